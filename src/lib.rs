@@ -4,10 +4,18 @@
 //! are in `ARCHITECTURE.md`.
 
 pub mod budget;
+pub mod commit;
 pub mod error;
+pub mod feed;
+pub mod format;
+pub mod kafka;
+pub mod layout;
 pub mod model;
 pub mod offset;
 pub mod plan;
+pub mod producer;
 pub mod registry;
 pub mod retry;
+pub mod runtime;
 pub mod store;
+pub mod telemetry;
