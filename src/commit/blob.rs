@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use super::Error;
 use crate::error::chain;
 use crate::model::{OffsetRange, SealedBlob};
-use crate::retry::{self, Classify};
+use crate::retry;
 use crate::store::{self, BlobStore, BlockList, Condition};
 use crate::telemetry::Telemetry;
 

@@ -10,7 +10,7 @@ mod partition;
 mod persister;
 
 pub use blob::{CommitId, commit_blob};
-pub use partition::{Commit, CommitEvent, PartitionCommitter};
+pub use partition::{Commit, CommitEvent, PartitionCommitter, Shared};
 pub use persister::Persister;
 
 use crate::error::Class;

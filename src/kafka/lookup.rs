@@ -2,7 +2,7 @@
 //!
 //! Owns: a client without a group. Calls block for up to their time-out: use them off the async threads.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use rdkafka::ClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};

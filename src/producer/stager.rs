@@ -16,7 +16,7 @@ use super::{Destination, Error};
 use crate::budget::Budget;
 use crate::error::chain;
 use crate::model::{BlockContent, BlockId};
-use crate::retry::{self, Classify as _};
+use crate::retry;
 use crate::store::{self, SharedStore};
 use crate::telemetry::{FeedMetrics, Telemetry};
 

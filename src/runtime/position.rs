@@ -13,7 +13,7 @@ use crate::error::chain;
 use crate::kafka;
 use crate::model::{BadOffset, FeedPartitionKey, Offset, TopicPartition};
 use crate::plan::Start;
-use crate::retry::{self, Classify as _};
+use crate::retry;
 use crate::{offset, retry::Backoff};
 
 /// A position that was found.

@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use crate::error::chain;
 use crate::format::avro::{self, AvroSchema};
 use crate::registry::{self, SchemaKind, SchemaRegistry};
-use crate::retry::{self, Classify as _};
+use crate::retry;
 use crate::telemetry::Telemetry;
 
 /// Why there is no schema of an id that a record names.
