@@ -13,6 +13,16 @@ use bytes::Bytes;
 
 use crate::error::Class;
 use crate::model::{BlobHeaders, BlobName, BlobRef, BlockContent, BlockId, Metadata};
+use crate::plan;
+
+#[doc(hidden)]
+pub mod contract;
+mod directory;
+mod memory;
+mod rules;
+
+pub use directory::DirectoryStore;
+pub use memory::{Clock, Fault, Faults, MemoryStore, Operation, OperationKind};
 
 /// What must be true of the blob for a write to happen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,6 +125,31 @@ pub trait BlobStore: Send + Sync + 'static {
 
 /// A store as the rest of the code holds it.
 pub type SharedStore = Arc<dyn BlobStore>;
+
+/// The store that a plan asks for. Nothing is sent; a directory is opened and its old left-overs are removed.
+///
+/// # Errors
+/// [`Error::Configuration`] when the plan's section can never work, [`Error::Disk`] when the directory's disk refuses.
+pub fn open(store: &plan::Store) -> Result<SharedStore, Error> {
+    Ok(match store {
+        plan::Store::Azure(_) => {
+            return Err(Error::Configuration { reason: "the azure store is not built yet".to_owned() });
+        }
+        plan::Store::Directory(directory) => Arc::new(DirectoryStore::open(&directory.path)?),
+        plan::Store::Memory => Arc::new(MemoryStore::new()),
+    })
+}
+
+/// Whether a write may happen where the committed blob has the ETag `present`; for stores that decide themselves.
+fn admit(blob: &BlobRef, condition: &Condition, present: Option<&str>) -> Result<(), Error> {
+    match condition {
+        Condition::None => Ok(()),
+        Condition::Absent if present.is_none() => Ok(()),
+        Condition::Absent => Err(Error::AlreadyExists { blob: blob.to_string() }),
+        Condition::Matches(etag) if present == Some(etag.as_str()) => Ok(()),
+        Condition::Matches(_) => Err(Error::ConditionNotMet { blob: blob.to_string() }),
+    }
+}
 
 /// Why a request to a store failed.
 ///
