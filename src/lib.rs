@@ -19,3 +19,4 @@ pub mod retry;
 pub mod runtime;
 pub mod store;
 pub mod telemetry;
+pub mod http;
