@@ -99,7 +99,7 @@ impl Lane {
     /// Forgets a partition. True when everything read of it was committed and persisted.
     pub(super) fn release(&mut self, slot: Slot) -> bool {
         let Some(partition) = self.partitions.remove(slot) else { return true };
-        let settled = partition.committer.is_none() || partition.is_settled();
+        let settled = !partition.dropped && (partition.committer.is_none() || partition.is_settled());
         self.shared.commits.persister.forget(&partition.key);
         self.shared.telemetry.health.clear(&partition.source);
         self.shared.telemetry.status.remove(&partition.source);

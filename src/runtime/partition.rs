@@ -69,6 +69,8 @@ pub(super) struct Partition {
     pub(super) persisted: Option<Offset>,
     /// Where `--until-end` ends.
     pub(super) end: Option<Offset>,
+    /// Whether something was read and given up since the position was last resolved.
+    pub(super) dropped: bool,
     /// Whether the last thing heard from the broker was an error.
     pub(super) troubled: bool,
     losses: u32,
@@ -99,6 +101,7 @@ impl Partition {
             committed: None,
             persisted: None,
             end: None,
+            dropped: false,
             troubled: false,
             losses: 0,
             last_loss: None,
@@ -113,6 +116,7 @@ impl Partition {
         self.committed = Some(offset);
         self.persisted = stored.then_some(offset);
         self.since = None;
+        self.dropped = false;
         self.state = State::Starting { not_before: now };
     }
 
@@ -204,6 +208,7 @@ impl Partition {
 
     /// Drops everything that is not committed; the partition has to be resolved again.
     pub(super) fn abandon(&mut self) {
+        self.dropped |= self.has_uncommitted() || self.committing > 0;
         self.blobs.abandon();
         self.committer = None;
         self.committing = 0;
