@@ -8,6 +8,8 @@ mod consumer;
 pub mod embedded;
 mod lookup;
 mod raw;
+#[cfg(test)]
+mod tests;
 
 pub use config::{ClientSettings, client_config};
 pub use consumer::{GroupConsumer, GroupEvent};
@@ -18,7 +20,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::types::{RDKafkaErrorCode as Code, RDKafkaRespErr};
 
 use crate::error::Class;
-use crate::model::{TopicPartition, redact_url};
+use crate::model::{Secret, TopicPartition, redact_url};
 
 /// Why the Kafka client could not do something. Messages never contain credentials.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +82,15 @@ impl Error {
     }
 
     fn configuration(error: KafkaError) -> Error {
-        Error::Configuration { reason: redact(&error.to_string()) }
+        let reason = match error {
+            // Its Display shows the value, which may be a password.
+            KafkaError::ClientConfig(_, reason, key, value) => {
+                let reason = Secret::new(value).cut_from(&reason);
+                if reason.contains(&key) { reason } else { format!("{reason} ({key})") }
+            }
+            other => redact(&other.to_string()),
+        };
+        Error::Configuration { reason }
     }
 
     fn client(error: KafkaError) -> Error {
