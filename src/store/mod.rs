@@ -15,12 +15,14 @@ use crate::error::Class;
 use crate::model::{BlobHeaders, BlobName, BlobRef, BlockContent, BlockId, Metadata};
 use crate::plan;
 
+mod azure;
 #[doc(hidden)]
 pub mod contract;
 mod directory;
 mod memory;
 mod rules;
 
+pub use azure::AzureStore;
 pub use directory::DirectoryStore;
 pub use memory::{Clock, Fault, Faults, MemoryStore, Operation, OperationKind};
 
@@ -132,9 +134,7 @@ pub type SharedStore = Arc<dyn BlobStore>;
 /// [`Error::Configuration`] when the plan's section can never work, [`Error::Disk`] when the directory's disk refuses.
 pub fn open(store: &plan::Store) -> Result<SharedStore, Error> {
     Ok(match store {
-        plan::Store::Azure(_) => {
-            return Err(Error::Configuration { reason: "the azure store is not built yet".to_owned() });
-        }
+        plan::Store::Azure(azure) => Arc::new(AzureStore::new(azure)?),
         plan::Store::Directory(directory) => Arc::new(DirectoryStore::open(&directory.path)?),
         plan::Store::Memory => Arc::new(MemoryStore::new()),
     })
