@@ -5,6 +5,7 @@
 
 pub mod budget;
 pub mod error;
+pub mod format;
 pub mod model;
 pub mod offset;
 pub mod plan;

@@ -1,0 +1,12 @@
+//! Avro: schemas, the check of datums, object containers.
+//!
+//! Owns: pass-through of datums into containers under the registry's unchanged schema text, and reading containers
+//! for inspection.
+//! Does not own: decoding into values; nothing here needs them.
+
+mod compile;
+mod schema;
+mod walk;
+
+pub use schema::{MAX_EXPANDED, MAX_NODES, MAX_TEXT, SchemaError};
+pub use walk::Program;
