@@ -4,9 +4,18 @@
 //! for inspection.
 //! Does not own: decoding into values; nothing here needs them.
 
+mod codec;
 mod compile;
+mod container;
+mod inline;
+#[cfg(test)]
+mod oracle;
+pub mod read;
 mod schema;
 mod walk;
+mod wire;
 
+pub use container::{AvroSchema, ContainerEncoder, sync_marker};
+pub use inline::inline;
 pub use schema::{MAX_EXPANDED, MAX_NODES, MAX_TEXT, SchemaError};
 pub use walk::Program;
