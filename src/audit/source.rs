@@ -51,7 +51,8 @@ async fn stored_metadata(path: &Path) -> Option<Metadata> {
     let path = path.canonicalize().ok()?;
     let container = path.ancestors().skip(1).find(|folder| folder.join(".blobfeed").is_dir())?;
     let name = path.strip_prefix(container).ok()?.to_str()?;
-    let blob = BlobRef { container: container.file_name()?.to_str()?.into(), name: BlobName::new(name).ok()? };
+    let blob =
+        BlobRef { container: container.file_name()?.to_str()?.into(), name: BlobName::new(name).ok()? };
     let store = DirectoryStore::open(container.parent()?).ok()?;
     Some(store.properties(&blob).await.ok()??.metadata)
 }

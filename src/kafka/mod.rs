@@ -101,7 +101,9 @@ impl Error {
     pub fn of_partition(partition: &TopicPartition, code: RDKafkaRespErr, text: &str) -> Error {
         let code = Code::from(code);
         match code {
-            Code::OffsetOutOfRange | Code::AutoOffsetReset => Error::OutOfRange { partition: partition.clone() },
+            Code::OffsetOutOfRange | Code::AutoOffsetReset => {
+                Error::OutOfRange { partition: partition.clone() }
+            }
             Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition => {
                 Error::UnknownTopic { topic: partition.topic.to_string() }
             }

@@ -91,7 +91,8 @@ mod tests {
 
     #[test]
     fn a_stream_that_makes_no_name_is_refused() {
-        for (stream, partition) in [("", ""), ("a//b", ""), ("a/", ""), ("/a", ""), ("a", ".."), ("a\\b", "")] {
+        for (stream, partition) in [("", ""), ("a//b", ""), ("a/", ""), ("/a", ""), ("a", ".."), ("a\\b", "")]
+        {
             assert!(name(stream, partition, 0, None).is_err(), "{stream:?} {partition:?}");
         }
     }

@@ -236,7 +236,9 @@ impl Partition {
             state: match &self.state {
                 State::Resolving => PartitionState::Resolving,
                 State::Starting { .. } | State::Reading => PartitionState::Reading,
-                State::AwaitingSchema { id } => PartitionState::Waiting(format!("schema {id} is being fetched")),
+                State::AwaitingSchema { id } => {
+                    PartitionState::Waiting(format!("schema {id} is being fetched"))
+                }
                 State::Ended => PartitionState::Waiting("the end asked for is reached".to_owned()),
                 State::Failed { reason } => PartitionState::Failed(reason.clone()),
                 State::Leaving { .. } => PartitionState::Leaving,
