@@ -51,10 +51,12 @@ pub enum Error {
         reason: String,
     },
     /// The position to read from lies outside the log.
-    #[error("the offset to read next is outside the log of {partition}")]
+    #[error("the offset to read next is outside the log of {partition}: {reason}")]
     OutOfRange {
         /// Which partition.
         partition: TopicPartition,
+        /// What the client says, with its numbers.
+        reason: String,
     },
     /// A call that came at the wrong time, such as a seek during a rebalance.
     #[error("the kafka client refused a call: {reason}")]
@@ -102,8 +104,9 @@ impl Error {
         let code = Code::from(code);
         match code {
             Code::OffsetOutOfRange | Code::AutoOffsetReset => {
-                Error::OutOfRange { partition: partition.clone() }
+                Error::OutOfRange { partition: partition.clone(), reason: redact(text) }
             }
+
             Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition => {
                 Error::UnknownTopic { topic: partition.topic.to_string() }
             }

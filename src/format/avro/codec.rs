@@ -85,7 +85,8 @@ impl Scratch {
         self.out.resize(snap::raw::max_compress_len(raw.len()), 0);
         let context = self.snappy.get_or_insert_with(snap::raw::Encoder::new);
         let length = context.compress(raw, &mut self.out);
-        self.out.truncate(length.expect("blocks are smaller than 4 GiB, and there is room for the worst case"));
+        self.out
+            .truncate(length.expect("blocks are smaller than 4 GiB, and there is room for the worst case"));
         self.out.extend_from_slice(&crc32fast::hash(raw).to_be_bytes());
     }
 
@@ -93,7 +94,8 @@ impl Scratch {
         let context = match &mut self.zstandard {
             Some((known, context)) if *known == level => context,
             other => {
-                let context = zstd::bulk::Compressor::new(level).expect("zstd clamps levels that it does not have");
+                let context =
+                    zstd::bulk::Compressor::new(level).expect("zstd clamps levels that it does not have");
                 &mut other.insert((level, context)).1
             }
         };
@@ -136,7 +138,12 @@ impl Decoder {
     }
 
     /// Puts what `stored` decompresses to into `out`; never more than `limit` bytes.
-    pub(super) fn decompress(self, stored: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<(), Undecodable> {
+    pub(super) fn decompress(
+        self,
+        stored: &[u8],
+        limit: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Undecodable> {
         out.clear();
         match self {
             Decoder::Null => {
@@ -146,7 +153,8 @@ impl Decoder {
             Decoder::Deflate => read_all(flate2::read::DeflateDecoder::new(stored), limit, out),
             Decoder::Snappy => unsnappy(stored, limit, out),
             Decoder::Zstandard => {
-                let mut decoder = zstd::stream::read::Decoder::with_buffer(stored).map_err(Undecodable::Broken)?;
+                let mut decoder =
+                    zstd::stream::read::Decoder::with_buffer(stored).map_err(Undecodable::Broken)?;
                 decoder.window_log_max(MAX_WINDOW_LOG).map_err(Undecodable::Broken)?;
                 read_all(decoder, limit, out)
             }

@@ -450,11 +450,13 @@ fn containers_are_read_back_by_both_libraries_with_every_codec() {
         read_by_both(EVERYTHING, &container(EVERYTHING, codec, &datums), &datums);
         // Larger than a chunk, between small ones; and one that nothing fits beside.
         let sizes = [1, 100, 70_000, 65_000, 9_000, 1_000_000, 2, 73_000, 65_536, 65_537, 3];
-        let datums: Vec<Vec<u8>> = sizes.map(|n| {
-            let mut datum = Vec::new();
-            put_bytes(&(0..n).map(|i| (i % 251) as u8).collect::<Vec<u8>>(), &mut datum);
-            datum
-        }).to_vec();
+        let datums: Vec<Vec<u8>> = sizes
+            .map(|n| {
+                let mut datum = Vec::new();
+                put_bytes(&(0..n).map(|i| (i % 251) as u8).collect::<Vec<u8>>(), &mut datum);
+                datum
+            })
+            .to_vec();
         read_by_both("\"bytes\"", &container("\"bytes\"", codec, &datums), &datums);
     }
 }

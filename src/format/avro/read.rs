@@ -153,7 +153,10 @@ impl<'a> Block<'a> {
         if rest.is_empty() {
             return Ok(());
         }
-        Err(ReadError::Malformed { position: self.position, what: "a block with more bytes than its records" })
+        Err(ReadError::Malformed {
+            position: self.position,
+            what: "a block with more bytes than its records",
+        })
     }
 }
 
@@ -240,7 +243,10 @@ impl<R: Read> ContainerReader<R> {
         let mut sync = [0; SYNC];
         self.source.fill(&mut sync, "a block")?;
         if sync != self.header.sync {
-            return Err(ReadError::Malformed { position, what: "a block without the container's sync marker" });
+            return Err(ReadError::Malformed {
+                position,
+                what: "a block without the container's sync marker",
+            });
         }
         let data = if self.decoder == Decoder::Null {
             &self.stored

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tracing::{debug, error, warn};
 
 use super::super::kafka;
-use super::super::partition::{Partition, State};
+use super::super::partition::{Partition, START_RETRY, State};
 use super::super::position::{self, Position};
 use super::super::schemas::SchemaFault;
 use super::{Action, Lane, LaneEvent};
@@ -84,7 +84,7 @@ impl Lane {
         }
         match fault {
             None => {
-                partition.state = State::Starting { not_before: now };
+                partition.state = State::Starting { retry: now + START_RETRY };
                 self.actions.push(Action::Start(slot, partition.at.clone(), partition.next));
             }
             Some(fault) => {

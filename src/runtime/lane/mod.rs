@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
-use super::partition::{Partition, State, Taken};
+use super::partition::{Partition, START_RETRY, State, Taken};
 use super::position::{self, Position};
 use super::relief::Relief;
 use super::schemas::SchemaFault;
@@ -75,6 +75,9 @@ impl Lane {
         let slot = self.partitions.insert_with(|slot| Partition::new(slot, at.clone(), feed));
         let partition = self.partitions.get_mut(slot)?;
         partition.end = self.shared.until_end.as_ref().and_then(|u| u.end_of(&at));
+        if let Some(until_end) = &self.shared.until_end {
+            until_end.begun(&at);
+        }
         info!(source = partition.source, partition = %at, "partition assigned");
         self.resolve(slot, Duration::ZERO);
         Some(slot)
@@ -136,7 +139,7 @@ impl Lane {
             Err(error) => {
                 // Right after an assignment the client may not be ready for a seek.
                 debug!(source = partition.source, error = chain(&error), "not ready to start, will retry");
-                partition.state = State::Starting { not_before: now + Duration::from_millis(100) };
+                partition.state = State::Starting { retry: now + START_RETRY };
             }
         }
     }
@@ -157,10 +160,11 @@ impl Lane {
         for slot in leaving {
             self.flush(slot);
         }
-        for partition in self.partitions.values() {
-            if let State::Starting { not_before } = partition.state
-                && now >= not_before
+        for partition in self.partitions.values_mut() {
+            if let State::Starting { retry } = partition.state
+                && now >= retry
             {
+                partition.state = State::Starting { retry: now + START_RETRY };
                 self.actions.push(Action::Start(partition.slot, partition.at.clone(), partition.next));
             }
         }
