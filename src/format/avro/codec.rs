@@ -85,7 +85,8 @@ impl Scratch {
         self.out.resize(snap::raw::max_compress_len(raw.len()), 0);
         let context = self.snappy.get_or_insert_with(snap::raw::Encoder::new);
         let length = context.compress(raw, &mut self.out);
-        self.out.truncate(length.expect("blocks are smaller than 4 GiB, and there is room for the worst case"));
+        self.out
+            .truncate(length.expect("blocks are smaller than 4 GiB, and there is room for the worst case"));
         self.out.extend_from_slice(&crc32fast::hash(raw).to_be_bytes());
     }
 
@@ -93,7 +94,8 @@ impl Scratch {
         let context = match &mut self.zstandard {
             Some((known, context)) if *known == level => context,
             other => {
-                let context = zstd::bulk::Compressor::new(level).expect("zstd clamps levels that it does not have");
+                let context =
+                    zstd::bulk::Compressor::new(level).expect("zstd clamps levels that it does not have");
                 &mut other.insert((level, context)).1
             }
         };
@@ -136,7 +138,12 @@ impl Decoder {
     }
 
     /// Puts what `stored` decompresses to into `out`; never more than `limit` bytes.
-    pub(super) fn decompress(self, stored: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<(), Undecodable> {
+    pub(super) fn decompress(
+        self,
+        stored: &[u8],
+        limit: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Undecodable> {
         out.clear();
         match self {
             Decoder::Null => {
@@ -146,7 +153,8 @@ impl Decoder {
             Decoder::Deflate => read_all(flate2::read::DeflateDecoder::new(stored), limit, out),
             Decoder::Snappy => unsnappy(stored, limit, out),
             Decoder::Zstandard => {
-                let mut decoder = zstd::stream::read::Decoder::with_buffer(stored).map_err(Undecodable::Broken)?;
+                let mut decoder =
+                    zstd::stream::read::Decoder::with_buffer(stored).map_err(Undecodable::Broken)?;
                 decoder.window_log_max(MAX_WINDOW_LOG).map_err(Undecodable::Broken)?;
                 read_all(decoder, limit, out)
             }
@@ -199,7 +207,7 @@ mod tests {
 
     #[test]
     fn what_is_compressed_is_read_back() {
-        let texts = [vec![], vec![7], b"abc ".repeat(20_000), noise(100_000), noise(3_000_000)];
+        let texts = [vec![], vec![7], b"abc ".repeat(20_000), noise(100_000), noise(400_000)];
         for (codec, decoder) in ALL {
             for raw in &texts {
                 let stored = compress(codec, raw, <[u8]>::to_vec);
@@ -221,13 +229,13 @@ mod tests {
 
     #[test]
     fn bombs_stop_at_the_limit() {
-        let raw = vec![0; 10_000_000];
+        let raw = vec![0; 2_000_000];
         for (codec, decoder) in ALL {
             let stored = compress(codec, &raw, <[u8]>::to_vec);
             let mut out = Vec::new();
-            let error = decoder.decompress(&stored, 1_000_000, &mut out).unwrap_err();
+            let error = decoder.decompress(&stored, 200_000, &mut out).unwrap_err();
             assert!(matches!(error, Undecodable::TooLarge { .. }), "{codec:?}: {error}");
-            assert!(out.len() <= 1_000_001, "{codec:?}: {} bytes were made", out.len());
+            assert!(out.len() <= 200_001, "{codec:?}: {} bytes were made", out.len());
         }
     }
 

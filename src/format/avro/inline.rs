@@ -25,7 +25,10 @@ const MAX_DEPTH: usize = 128;
 ///
 /// # Errors
 /// [`SchemaError`] when a text is too large or no schema, a name is defined nowhere, or differently in two places.
-pub fn inline(schema: &str, references: &[(impl AsRef<str>, impl AsRef<str>)]) -> Result<String, SchemaError> {
+pub fn inline(
+    schema: &str,
+    references: &[(impl AsRef<str>, impl AsRef<str>)],
+) -> Result<String, SchemaError> {
     let texts: Vec<&str> = references.iter().map(|(_, text)| text.as_ref()).collect();
     for text in texts.iter().chain([&schema]) {
         limit(text.len(), MAX_TEXT)?;
@@ -78,7 +81,11 @@ enum Shape<'t> {
     Union(Vec<&'t RawValue>),
     /// An array's items, a map's values, the type of an object that only adds attributes.
     Around(&'t RawValue),
-    Named { name: String, namespace: Option<String>, fields: Vec<&'t RawValue> },
+    Named {
+        name: String,
+        namespace: Option<String>,
+        fields: Vec<&'t RawValue>,
+    },
     /// No schema; [`super::Program::compile`] says why.
     Other,
 }
@@ -308,8 +315,7 @@ mod tests {
     #[test]
     fn references_are_followed_whatever_their_order() {
         let b = r#"{"type":"record","name":"x.B","fields":[{"name":"f","type":"F"}]}"#;
-        let expected =
-            r#"{"type":"record","name":"x.B","fields":[{"name":"f","type":{"type":"fixed","name":"x.F","size":2}}]}"#;
+        let expected = r#"{"type":"record","name":"x.B","fields":[{"name":"f","type":{"type":"fixed","name":"x.F","size":2}}]}"#;
         check("\"x.B\"", &[b, F], expected);
         check("\"x.B\"", &[F, b], expected);
         // A diamond: F is defined where it comes first.
