@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn what_is_compressed_is_read_back() {
-        let texts = [vec![], vec![7], b"abc ".repeat(20_000), noise(100_000), noise(3_000_000)];
+        let texts = [vec![], vec![7], b"abc ".repeat(20_000), noise(100_000), noise(400_000)];
         for (codec, decoder) in ALL {
             for raw in &texts {
                 let stored = compress(codec, raw, <[u8]>::to_vec);
@@ -229,13 +229,13 @@ mod tests {
 
     #[test]
     fn bombs_stop_at_the_limit() {
-        let raw = vec![0; 10_000_000];
+        let raw = vec![0; 2_000_000];
         for (codec, decoder) in ALL {
             let stored = compress(codec, &raw, <[u8]>::to_vec);
             let mut out = Vec::new();
-            let error = decoder.decompress(&stored, 1_000_000, &mut out).unwrap_err();
+            let error = decoder.decompress(&stored, 200_000, &mut out).unwrap_err();
             assert!(matches!(error, Undecodable::TooLarge { .. }), "{codec:?}: {error}");
-            assert!(out.len() <= 1_000_001, "{codec:?}: {} bytes were made", out.len());
+            assert!(out.len() <= 200_001, "{codec:?}: {} bytes were made", out.len());
         }
     }
 

@@ -216,3 +216,143 @@ impl std::fmt::Debug for ContainerEncoder {
         f.debug_struct("ContainerEncoder").field("codec", &self.codec).field("facts", &self.facts).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: &str =
+        r#"{"type":"record","name":"R","fields":[{"name":"a","type":"long"},{"name":"b","type":"bytes"}]}"#;
+
+    struct Open {
+        budget: Budget,
+        encoder: ContainerEncoder,
+        tail: Tail,
+    }
+
+    fn open(text: &str, codec: Codec) -> Open {
+        let budget = Budget::new(1 << 30);
+        let schema = Arc::new(AvroSchema::new(7, text.into()).unwrap());
+        let encoder = ContainerEncoder::new(schema, codec, [9; SYNC], &budget);
+        let tail = Tail::new(&budget);
+        Open { budget, encoder, tail }
+    }
+
+    fn datum(bytes: usize) -> Vec<u8> {
+        let mut datum = vec![2];
+        put_bytes(&vec![5; bytes], &mut datum);
+        datum
+    }
+
+    #[test]
+    fn a_container_is_laid_out_as_the_specification_says() {
+        let mut open = open("\"long\"", Codec::Null);
+        open.encoder.append_datum(&[2], &mut open.tail).unwrap();
+        open.encoder.append_datum(&[0x80, 1], &mut open.tail).unwrap();
+        open.encoder.finish(&mut open.tail);
+        let expected = [
+            &b"Obj\x01\x04\x14avro.codec\x08null\x16avro.schema\x0c\"long\"\x00"[..],
+            &[9; 16],
+            &[4, 6, 2, 0x80, 1],
+            &[9; 16],
+        ];
+        assert_eq!(open.tail.take().to_vec(), expected.concat());
+    }
+
+    #[test]
+    fn nothing_is_written_without_a_record() {
+        for codec in [Codec::Null, Codec::Snappy] {
+            let mut open = open(LONG, codec);
+            open.encoder.flush(&mut open.tail);
+            assert!(open.encoder.append_datum(&[2], &mut open.tail).is_err());
+            open.encoder.finish(&mut open.tail);
+            assert!(open.tail.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_bad_record_leaves_no_trace() {
+        for codec in [Codec::Null, Codec::Zstandard(1)] {
+            let good: Vec<Vec<u8>> = (0..300).map(|i| datum(i * 7 % 900)).collect();
+            let mut clean = open(LONG, codec);
+            let mut dirty = open(LONG, codec);
+            for datum in &good {
+                clean.encoder.append_datum(datum, &mut clean.tail).unwrap();
+                let (length, held, facts) =
+                    (dirty.tail.len(), dirty.encoder.buffered(), dirty.encoder.facts());
+                for bad in [&datum[..datum.len() - 1], &[&datum[..], &[0; 80_000]].concat(), &[]] {
+                    dirty.encoder.append_datum(bad, &mut dirty.tail).unwrap_err();
+                    assert_eq!((dirty.tail.len(), dirty.encoder.buffered()), (length, held));
+                    assert_eq!(dirty.encoder.facts(), facts);
+                }
+                dirty.encoder.append_datum(datum, &mut dirty.tail).unwrap();
+            }
+            clean.encoder.finish(&mut clean.tail);
+            dirty.encoder.finish(&mut dirty.tail);
+            assert!(clean.tail.take().to_vec() == dirty.tail.take().to_vec());
+        }
+    }
+
+    #[test]
+    fn whole_records_are_taken_by_id_and_faults_are_placed_in_the_value() {
+        let mut open = open(LONG, Codec::Null);
+        let check = |open: &mut Open, value: Option<&[u8]>, expected: Result<(), (Reason, usize)>| {
+            let record = RecordRef { offset: Offset::ZERO, timestamp: None, key: None, value, headers: None };
+            let answer = open.encoder.append(&record, &mut open.tail);
+            assert_eq!(answer.map_err(|bad| (bad.reason, bad.position)), expected, "{value:?}");
+        };
+        check(&mut open, Some(&[0, 0, 0, 0, 7, 2, 0]), Ok(()));
+        check(&mut open, Some(&[0, 0, 0, 0, 8, 2, 0]), Err((Reason::OtherSchema(8), 1)));
+        check(&mut open, Some(&[0, 0, 0, 0, 7, 2, 0, 0]), Err((Reason::TrailingBytes, 7)));
+        check(&mut open, Some(&[9, 0, 0, 0, 7, 2, 0]), Err((Reason::WrongMagic(9), 0)));
+        check(&mut open, None, Err((Reason::NullValue, 0)));
+        assert_eq!(open.encoder.facts(), Facts { records: 1, raw_bytes: 2, schema_id: Some(7) });
+    }
+
+    #[test]
+    fn blocks_are_closed_at_64_kib_and_buffers_start_small() {
+        let mut open = open(LONG, Codec::Null);
+        open.encoder.append_datum(&datum(10), &mut open.tail).unwrap();
+        assert!(open.budget.used() < 5 * 1024, "{:?}", open.budget);
+        let mut appended = 0;
+        while open.tail.is_empty() {
+            open.encoder.append_datum(&datum(1_000), &mut open.tail).unwrap();
+            appended += 1;
+        }
+        assert_eq!(appended, 66);
+        assert_eq!(open.encoder.buffered(), 0);
+        assert!(open.budget.used() < CHUNK + 2 * 1024, "{:?}", open.budget);
+    }
+
+    #[test]
+    fn records_without_bytes_make_blocks_too() {
+        let mut open = open("\"null\"", Codec::Null);
+        for _ in 0..MAX_RECORDS {
+            assert!(open.tail.is_empty());
+            open.encoder.append_datum(&[], &mut open.tail).unwrap();
+        }
+        assert!(!open.tail.is_empty());
+    }
+
+    #[test]
+    fn a_huge_bad_record_leaves_no_huge_buffer() {
+        let mut open = open(LONG, Codec::Null);
+        let mut bad = datum(10_000_000);
+        bad.push(0);
+        open.encoder.append_datum(&bad, &mut open.tail).unwrap_err();
+        assert_eq!(open.budget.used(), 0);
+        assert_eq!(open.budget.peak(), 0);
+    }
+
+    #[test]
+    fn markers_are_the_same_for_the_same_records_only() {
+        let at = |offset| Offset::new(offset).unwrap();
+        let marker = sync_marker("topic", 1, at(5));
+        assert_eq!(marker, sync_marker("topic", 1, at(5)));
+        for other in
+            [sync_marker("topic", 1, at(6)), sync_marker("topic", 2, at(5)), sync_marker("topi", 1, at(5))]
+        {
+            assert_ne!(marker, other);
+        }
+    }
+}
