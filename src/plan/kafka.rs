@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use super::fault::{Problem, Report};
 use super::names::{is_address, named};
-use super::read::{Read, boolean, duration, integer, secret, text, texts, url};
+use super::read::{Read, boolean, duration, integer, secret, text, texts};
 use super::section::Section;
-use super::storage::transport;
+use super::transport::{demand_https, url};
 use super::tree::{Node, Table, Value, join};
 use super::types::{Kafka, SchemaRegistry};
 use crate::model::Secret;
@@ -221,7 +221,7 @@ pub(super) fn schema_registry(mut section: Section<'_>) -> Option<SchemaRegistry
     if let Some((urls, shown)) = &urls
         && given != (false, false)
     {
-        urls.iter().for_each(|url| transport(report, &url_path, url, shown, allow_http));
+        urls.iter().for_each(|url| demand_https(report, &url_path, url, shown, allow_http));
     }
     let bounds = (Duration::from_millis(100), Duration::from_secs(300));
     let why = "It must leave time for an answer; a partition waits as long as no schema comes.";

@@ -7,6 +7,7 @@
 //! a tree of plain values; then secrets are put in, and small readers turn the tree into types. Readers never stop at
 //! the first fault: whoever fixes a plan wants to see all of them.
 
+mod azure;
 mod fault;
 mod feeds;
 mod kafka;
@@ -23,6 +24,7 @@ mod source;
 mod storage;
 mod summary;
 mod top;
+mod transport;
 mod tree;
 mod types;
 mod units;

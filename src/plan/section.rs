@@ -5,7 +5,7 @@
 
 use super::fault::{Problem, Report};
 use super::keys::{Shape, remedy_for, shape_of};
-use super::read::Read;
+use super::read::{Read, choice};
 use super::tree::{Node, Table, Value, join};
 
 /// A table from which each key is taken once; what is left at the end is unknown.
@@ -109,6 +109,10 @@ impl<'r> Section<'r> {
     /// Reports what nobody has asked for.
     pub(super) fn finish(self) {
         for (key, node) in &self.entries {
+            // It chose the shape.
+            if key == "type" && !self.shape.variant.is_empty() {
+                continue;
+            }
             let known = self.shape.keys.join(", ");
             let problem =
                 Problem::new("an unknown key", format!("one of {known}"), remedy_for(self.shape, key));
@@ -120,4 +124,22 @@ impl<'r> Section<'r> {
         debug_assert!(self.shape.keys.contains(&key), "{key} is read but not listed in {:?}", self.shape);
         self.entries.remove(key)
     }
+}
+
+/// The `type` of the section `name` at `path`, which decides what its other keys are: without it they cannot be judged.
+pub(super) fn kind(
+    name: &str,
+    path: &str,
+    table: &Table,
+    (known, later): (&[(&'static str, &'static str)], &[&str]),
+    report: &Report,
+) -> Option<&'static str> {
+    let words: Vec<&str> = known.iter().map(|(word, _)| *word).collect();
+    let mut probe = Section::new(report, (name, words[0]), path, table.clone());
+    probe.required(
+        "type",
+        &format!("one of {}", words.join(", ")),
+        &format!("Add type = {:?}, or another one.", words[0]),
+        choice(known, later),
+    )
 }
