@@ -1,15 +1,49 @@
-//! stub
-#![allow(missing_docs)]
-use crate::budget::Tail; use crate::model::RecordRef;
-#[derive(Debug, thiserror::Error)] #[error("bad")] pub struct BadRecord;
-pub trait Encoder: Send { fn append(&mut self, record: &RecordRef<'_>, out: &mut Tail) -> Result<(), BadRecord>; fn flush(&mut self, out: &mut Tail); fn buffered(&self) -> usize; }
-pub mod confluent { use super::BadRecord; pub fn split(_v: &[u8]) -> Result<(u32, &[u8]), BadRecord> { Err(BadRecord) } }
-pub mod avro {
- use super::*; use std::sync::Arc; use crate::budget::Budget; use crate::plan::Codec; use crate::model::Offset;
- #[derive(Debug, thiserror::Error)] #[error("bad")] pub struct SchemaError;
- pub struct AvroSchema; impl AvroSchema { pub fn new(_id: u32, _t: &str) -> Result<AvroSchema, SchemaError> { Err(SchemaError) } pub fn id(&self) -> u32 { 0 } }
- pub struct ContainerEncoder; impl ContainerEncoder { pub fn new(_s: Arc<AvroSchema>, _c: Codec, _sync: [u8;16], _b: &Budget) -> Self { ContainerEncoder } }
- impl Encoder for ContainerEncoder { fn append(&mut self, _r: &RecordRef<'_>, _o: &mut Tail) -> Result<(), BadRecord> { Err(BadRecord) } fn flush(&mut self, _o: &mut Tail) {} fn buffered(&self) -> usize { 0 } }
- pub fn sync_marker(_t: &str, _p: i32, _o: Offset) -> [u8;16] { [0;16] }
- pub fn inline(text: &str, _r: &[(String, String)]) -> Result<String, SchemaError> { Ok(text.into()) }
+//! What is read and what is written: frames around values, formats of blobs.
+//!
+//! Owns: the verdict whether a record is good, the bytes of a blob from its first to its last.
+//! Does not own: where schemas come from (see [`crate::registry`]), which blob a record goes to, blocks.
+//! Crash: nothing here outlives the process; what is encoded and not staged is read again from Kafka.
+
+pub mod avro;
+pub mod confluent;
+mod fault;
+
+pub use fault::{BadRecord, Reason};
+
+use crate::budget::Tail;
+use crate::model::RecordRef;
+
+/// What is known of the records in one blob.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Facts {
+    /// Records taken.
+    pub records: u64,
+    /// Their bytes before compression, without frames.
+    pub raw_bytes: u64,
+    /// The schema of all of them, where the format has one.
+    pub schema_id: Option<u32>,
+}
+
+/// Turns the records of one blob into its bytes. One encoder belongs to one open blob.
+pub trait Encoder: Send {
+    /// Takes one record; bytes that are finished go to `out`.
+    ///
+    /// # Errors
+    /// [`BadRecord`] when the record is at fault. Encoder and `out` are then as they were before the call.
+    fn append(&mut self, record: &RecordRef<'_>, out: &mut Tail) -> Result<(), BadRecord>;
+
+    /// Moves everything that is held back to `out`, so that what is there can be read alone. May be called at any
+    /// time; each call costs compression. Does nothing before the first record.
+    fn flush(&mut self, out: &mut Tail);
+
+    /// Ends the blob: like [`Encoder::flush`], and writes what the format has at its end. No record follows.
+    fn finish(&mut self, out: &mut Tail) {
+        self.flush(out);
+    }
+
+    /// Bytes of records that are held back.
+    fn buffered(&self) -> usize;
+
+    /// What was taken so far.
+    fn facts(&self) -> Facts;
 }

@@ -12,7 +12,7 @@ use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext};
 use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::TopicPartitionList;
-use rdkafka::types::RDKafkaRespErr;
+use rdkafka::types::{RDKafkaErrorCode as Code, RDKafkaRespErr};
 use tracing::{debug, warn};
 
 use super::raw::LaneQueue;
@@ -45,7 +45,20 @@ impl ClientContext for Events {
     fn error(&self, error: KafkaError, reason: &str) {
         let text = redact(reason);
         debug!(%error, reason = text, "kafka client reports an error");
-        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        // A single connection that closes is everyday life; these keep records from arriving.
+        let serious = matches!(
+            error.rdkafka_error_code(),
+            Some(
+                Code::AllBrokersDown
+                    | Code::Authentication
+                    | Code::SaslAuthenticationFailed
+                    | Code::SSL
+                    | Code::Resolve
+            )
+        );
+        if serious {
+            *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        }
     }
 
     fn log(&self, level: rdkafka::config::RDKafkaLogLevel, facility: &str, message: &str) {
@@ -136,7 +149,7 @@ impl GroupConsumer {
                     let at = TopicPartition { topic: message.topic().into(), partition: message.partition() };
                     warn!(partition = %at, offset = message.offset(), "record on the main queue, reading it again");
                     if let Ok(offset) = Offset::new(message.offset()) {
-                        self.seek(&at, offset)?;
+                        self.seek(&[(at, offset)])?;
                     }
                 }
                 Some(Err(KafkaError::MessageConsumptionFatal(code))) => {
@@ -149,7 +162,7 @@ impl GroupConsumer {
         Ok(std::mem::take(&mut *events))
     }
 
-    /// The last connection error that the client reported, and forgets it.
+    /// The last error that the client reported of a kind that keeps records from arriving; forgets it.
     pub fn take_last_error(&self) -> Option<String> {
         self.consumer.context().last_error.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -166,14 +179,34 @@ impl GroupConsumer {
         self.consumer.pause(&list).map_err(Error::client)
     }
 
-    /// Lets a partition deliver from `offset` on, whatever the client's own position is.
-    ///
-    /// # Errors
-    /// [`Error::Client`] when the partition is not ready for it yet; try again.
-    pub fn start_at(&self, partition: &TopicPartition, offset: Offset) -> Result<(), Error> {
-        self.seek(partition, offset)?;
-        let list = list_with([(partition, offset)])?;
-        self.consumer.resume(&list).map_err(Error::client)
+    /// Lets partitions deliver from the given offsets on, whatever the client's own positions are. One result each, in
+    /// order; [`Error::Client`] where a partition is not ready for it yet: try again.
+    pub fn start_at(&self, positions: &[(TopicPartition, Offset)]) -> Vec<Result<(), Error>> {
+        let sought = self.seek(positions);
+        let results: Vec<Result<(), Error>> = match sought {
+            Ok(answer) => positions
+                .iter()
+                .map(|(p, _)| match answer.find_partition(&p.topic, p.partition) {
+                    Some(element) => element.error().map_err(Error::client),
+                    None => Err(Error::Client { reason: format!("no answer for {p}") }),
+                })
+                .collect(),
+            Err(error) => {
+                let reason = error.to_string();
+                positions.iter().map(|_| Err(Error::Client { reason: reason.clone() })).collect()
+            }
+        };
+        let ready = positions.iter().zip(&results).filter(|(_, result)| result.is_ok());
+        let resumed = list_with(ready.map(|((p, offset), _)| (p, *offset))).and_then(|list| {
+            if list.count() == 0 { Ok(()) } else { self.consumer.resume(&list).map_err(Error::client) }
+        });
+        match resumed {
+            Ok(()) => results,
+            Err(error) => {
+                let reason = error.to_string();
+                positions.iter().map(|_| Err(Error::Client { reason: reason.clone() })).collect()
+            }
+        }
     }
 
     /// Stops delivery and drops what was fetched ahead.
@@ -203,10 +236,9 @@ impl GroupConsumer {
         self.consumer.context().closing.store(true, Ordering::Release);
     }
 
-    fn seek(&self, partition: &TopicPartition, offset: Offset) -> Result<(), Error> {
-        let list = list_with([(partition, offset)])?;
-        let answer = self.consumer.seek_partitions(list, Duration::from_secs(5)).map_err(Error::client)?;
-        answer.elements().into_iter().try_for_each(|e| e.error()).map_err(Error::client)
+    fn seek(&self, positions: &[(TopicPartition, Offset)]) -> Result<TopicPartitionList, Error> {
+        let list = list_with(positions.iter().map(|(p, offset)| (p, *offset)))?;
+        self.consumer.seek_partitions(list, Duration::from_secs(5)).map_err(Error::client)
     }
 }
 

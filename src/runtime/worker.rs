@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::lane::{Action, Lane};
 use super::relief::relieve;
@@ -26,6 +26,9 @@ const TICK: Duration = Duration::from_millis(50);
 const PUBLISH: Duration = Duration::from_secs(1);
 /// How often the group's own offsets are committed.
 const GROUP_COMMIT: Duration = Duration::from_secs(5);
+
+/// How long the client must report no serious error to count as well again.
+const CALM: Duration = Duration::from_secs(15);
 
 /// What a worker is told from outside.
 #[derive(Default)]
@@ -45,6 +48,7 @@ pub(super) struct Worker {
     leaving: Vec<(Vec<TopicPartition>, Instant)>,
     group: Arc<dyn GroupOffsets>,
     joined: bool,
+    trouble: Option<Instant>,
     pending_group: HashMap<TopicPartition, Offset>,
 }
 
@@ -70,6 +74,7 @@ impl Worker {
             slots: HashMap::new(),
             leaving: Vec::new(),
             joined: false,
+            trouble: None,
             pending_group: HashMap::new(),
         })
     }
@@ -155,9 +160,9 @@ impl Worker {
         let leaving = std::mem::take(&mut self.leaving);
         for (partitions, deadline) in leaving {
             let ready = now >= deadline
-                || partitions.iter().all(|p| {
-                    self.slots.get(p).is_none_or(|slot| self.lane.may_be_released(*slot, now))
-                });
+                || partitions
+                    .iter()
+                    .all(|p| self.slots.get(p).is_none_or(|slot| self.lane.may_be_released(*slot, now)));
             if !ready {
                 self.leaving.push((partitions, deadline));
                 continue;
@@ -178,19 +183,26 @@ impl Worker {
     }
 
     fn act(&mut self, now: Instant) {
+        let (mut slots, mut positions) = (Vec::new(), Vec::new());
         for action in self.lane.take_actions() {
             match action {
                 Action::Pause(partition) => {
                     if let Err(error) = self.consumer.pause(&partition) {
                         // Harmless: what it delivers is ignored.
-                        tracing::debug!(%partition, error = chain(&error), "not paused");
+                        debug!(%partition, error = chain(&error), "not paused");
                     }
                 }
                 Action::Start(slot, partition, offset) => {
-                    let result = self.consumer.start_at(&partition, offset);
-                    self.lane.started(slot, result, now);
+                    slots.push(slot);
+                    positions.push((partition, offset));
                 }
             }
+        }
+        if positions.is_empty() {
+            return;
+        }
+        for (slot, result) in slots.into_iter().zip(self.consumer.start_at(&positions)) {
+            self.lane.started(slot, result, now);
         }
     }
 
@@ -209,10 +221,12 @@ impl Worker {
         let reader = &self.reader;
         self.lane.publish(now, |partition| reader.known_end(partition));
         if let Some(error) = self.consumer.take_last_error() {
+            self.trouble = Some(now);
             if self.shared.telemetry.health.raise("kafka", error.clone()) {
                 warn!(error, "kafka client reports an error");
             }
-        } else {
+        } else if self.trouble.is_some_and(|since| now.duration_since(since) > CALM) {
+            self.trouble = None;
             self.shared.telemetry.health.clear("kafka");
         }
     }
