@@ -10,17 +10,17 @@ use blobfeed::plan;
 use futures::FutureExt;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions};
 
-pub const OPEN: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
+pub(crate) const OPEN: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 
 /// A root in the real server, and a client that has nothing to do with ours.
-pub struct Ensemble {
-    pub address: String,
-    pub root: String,
-    pub raw: Client,
+pub(crate) struct Ensemble {
+    pub(crate) address: String,
+    pub(crate) root: String,
+    pub(crate) raw: Client,
 }
 
 /// Runs `test` with a root of its own, and removes the root whatever happens.
-pub async fn with_ensemble<F: Future<Output = ()>>(test: impl FnOnce(Arc<Ensemble>) -> F) {
+pub(crate) async fn with_ensemble<F: Future<Output = ()>>(test: impl FnOnce(Arc<Ensemble>) -> F) {
     let address = std::env::var("BLOBFEED_TEST_ZOOKEEPER").unwrap_or_else(|_| "127.0.0.1:2181".to_owned());
     let connector = Client::connector().with_session_timeout(Duration::from_secs(10));
     let raw = tokio::time::timeout(Duration::from_secs(15), connector.connect(&address))
@@ -53,29 +53,29 @@ async fn remove(raw: &Client, path: &str) {
 
 impl Ensemble {
     /// An instance as another process would open it.
-    pub fn open(&self) -> SharedOffsets {
+    pub(crate) fn open(&self) -> SharedOffsets {
         self.open_at(&self.address, Duration::from_secs(10))
     }
 
-    pub fn open_at(&self, connect: &str, session_timeout: Duration) -> SharedOffsets {
+    pub(crate) fn open_at(&self, connect: &str, session_timeout: Duration) -> SharedOffsets {
         let section =
             plan::Zookeeper { connect: connect.to_owned(), root: self.root.clone(), session_timeout };
         Arc::new(ZookeeperOffsets::new(&section).unwrap())
     }
 
     /// The node of [`entry`]`(id, _)`.
-    pub fn node(&self, id: &str) -> String {
+    pub(crate) fn node(&self, id: &str) -> String {
         format!("{}/plan-feed-{id}", self.root)
     }
 
     /// What is at the node of `id`, and how often it was written since it was made.
-    pub async fn stored(&self, id: &str) -> Option<(String, i32)> {
+    pub(crate) async fn stored(&self, id: &str) -> Option<(String, i32)> {
         let (data, stat) = self.raw.get_data(&self.node(id)).await.ok()?;
         Some((String::from_utf8(data).unwrap(), stat.version))
     }
 
     /// Waits until the node of `id` holds `offset`.
-    pub async fn wait_for(&self, id: &str, offset: &str) {
+    pub(crate) async fn wait_for(&self, id: &str, offset: &str) {
         let arrived = async {
             while self.stored(id).await.is_none_or(|(stored, _)| stored != offset) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -85,17 +85,17 @@ impl Ensemble {
     }
 }
 
-pub fn entry(id: &str, offset: &str) -> PersistOffset {
+pub(crate) fn entry(id: &str, offset: &str) -> PersistOffset {
     let key = FeedPartitionKey { plan: "plan".into(), feed: "feed".into(), id: id.into() };
     PersistOffset { key, offset: offset.to_owned() }
 }
 
-pub async fn persist(storage: &SharedOffsets, id: &str, offset: &str) -> Result<(), Error> {
+pub(crate) async fn persist(storage: &SharedOffsets, id: &str, offset: &str) -> Result<(), Error> {
     storage.persist_offsets(&[entry(id, offset)]).await.remove(0)
 }
 
 #[track_caller]
-pub fn assert_conflict(result: &Result<(), Error>, stored: Option<&str>) {
+pub(crate) fn assert_conflict(result: &Result<(), Error>, stored: Option<&str>) {
     match result {
         Err(Error::Conflict { stored: found, .. }) => assert_eq!(found.as_deref(), stored),
         other => panic!("a conflict with {stored:?} was due, not {other:?}"),
@@ -103,6 +103,6 @@ pub fn assert_conflict(result: &Result<(), Error>, stored: Option<&str>) {
 }
 
 #[track_caller]
-pub fn assert_unavailable(result: &Result<(), Error>) {
+pub(crate) fn assert_unavailable(result: &Result<(), Error>) {
     assert!(matches!(result, Err(Error::Unavailable { .. })), "{result:?}");
 }

@@ -2,6 +2,8 @@
 //!
 //! Needs ZooKeeper at `BLOBFEED_TEST_ZOOKEEPER`, default `127.0.0.1:2181`.
 
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
 mod ensemble;
 mod outages;
 mod proxy;

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 /// What the wire does with bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// Carries them.
     Pass,
     /// Requests arrive, replies do not.
@@ -20,8 +20,8 @@ pub enum Mode {
 }
 
 /// The wire. Dropping it cuts it for good.
-pub struct Proxy {
-    pub address: SocketAddr,
+pub(crate) struct Proxy {
+    pub(crate) address: SocketAddr,
     mode: watch::Sender<Mode>,
     cuts: watch::Sender<u64>,
     sessions: Arc<Mutex<Vec<i64>>>,
@@ -29,11 +29,11 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    pub async fn start(server: &str) -> Proxy {
+    pub(crate) async fn start(server: &str) -> Proxy {
         Proxy::start_at("127.0.0.1:0", server).await
     }
 
-    pub async fn start_at(address: &str, server: &str) -> Proxy {
+    pub(crate) async fn start_at(address: &str, server: &str) -> Proxy {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (mode, cuts) = (watch::Sender::new(Mode::Pass), watch::Sender::new(0));
@@ -52,22 +52,22 @@ impl Proxy {
         Proxy { address, mode, cuts, sessions, _accepting: accepting }
     }
 
-    pub fn set(&self, mode: Mode) {
+    pub(crate) fn set(&self, mode: Mode) {
         self.mode.send_replace(mode);
     }
 
     /// Ends all connections; what they hold is lost. New ones are accepted.
-    pub fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 
     /// How many connections asked for a new session.
-    pub fn new_sessions(&self) -> usize {
+    pub(crate) fn new_sessions(&self) -> usize {
         self.sessions.lock().unwrap().iter().filter(|id| **id == 0).count()
     }
 
     /// How many connections are open now.
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         // Each connection listens for cuts.
         self.cuts.receiver_count()
     }
