@@ -4,7 +4,7 @@
 //! Does not own: which offset may be persisted: callers give one only when everything before it is committed.
 //! Crash: what is not stored yet is lost, and a restart begins at an earlier offset.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ struct Entry {
 #[derive(Default)]
 struct Queue {
     entries: BTreeMap<FeedPartitionKey, Entry>,
+    // Forgotten while a round is under way: what it does not store must not be queued again.
+    forgotten: BTreeSet<FeedPartitionKey>,
     closed: bool,
 }
 
@@ -77,7 +79,9 @@ impl Persister {
 
     /// Forgets what is not stored yet of `key`: the partition belongs to somebody else now.
     pub fn forget(&self, key: &FeedPartitionKey) {
-        lock(&self.shared.queue).entries.remove(key);
+        let mut queue = lock(&self.shared.queue);
+        queue.entries.remove(key);
+        queue.forgotten.insert(key.clone());
     }
 
     /// Ends the task. What is queued is tried once more.
@@ -108,6 +112,7 @@ async fn run(shared: Arc<Shared>, storage: SharedOffsets, telemetry: Telemetry) 
     loop {
         let (round, closed) = {
             let mut queue = lock(&shared.queue);
+            queue.forgotten.clear();
             (std::mem::take(&mut queue.entries), queue.closed)
         };
         if round.is_empty() {
@@ -140,8 +145,19 @@ async fn run(shared: Arc<Shared>, storage: SharedOffsets, telemetry: Telemetry) 
                 if closed {
                     return;
                 }
-                tokio::time::sleep(wait).await;
+                wait_unless_closed(&shared, wait).await;
             }
+        }
+    }
+}
+
+// A stop must not wait for the end of a long pause: the shutdown has a deadline.
+async fn wait_unless_closed(shared: &Shared, wait: Duration) {
+    let end = tokio::time::Instant::now() + wait;
+    while !lock(&shared.queue).closed {
+        tokio::select! {
+            () = tokio::time::sleep_until(end) => return,
+            () = shared.wake.notified() => {}
         }
     }
 }
@@ -191,6 +207,9 @@ async fn persist_round(
 
 fn put_back(shared: &Shared, key: FeedPartitionKey, entry: Entry) {
     let mut queue = lock(&shared.queue);
+    if queue.forgotten.contains(&key) {
+        return;
+    }
     match queue.entries.entry(key) {
         std::collections::btree_map::Entry::Vacant(place) => {
             place.insert(entry);
