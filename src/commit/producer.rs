@@ -39,7 +39,10 @@ pub struct ProducerOptions {
 
 impl Default for ProducerOptions {
     fn default() -> ProducerOptions {
-        ProducerOptions { memory: 256 << 20, uploads: 8, max_open_blobs: 64, telemetry: Telemetry::new() }
+        let telemetry = Telemetry::new();
+        // There is no group to join.
+        telemetry.health.clear("starting");
+        ProducerOptions { memory: 256 << 20, uploads: 8, max_open_blobs: 64, telemetry }
     }
 }
 
@@ -223,6 +226,11 @@ impl BlobProducer {
             }
         }
         failure.map_or(Ok(flushed), Err)
+    }
+
+    /// The memory that the sources share, for figures.
+    pub fn budget(&self) -> &Budget {
+        self.stager.budget()
     }
 
     async fn finish(&self, source: &Source) -> Result<Flushed, Error> {
