@@ -5,6 +5,7 @@
 //! Crash: see [`crate::commit`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::{BoxFuture, try_join_all};
 use tokio::runtime::Handle;
@@ -69,6 +70,9 @@ pub struct Shared {
     /// Figures and health.
     pub telemetry: Telemetry,
 }
+
+/// How long a failure is kept back so that the offset before it can be persisted.
+const LAST_PERSIST: Duration = Duration::from_secs(5);
 
 /// Commits of a partition that may wait behind the one at work.
 const QUEUE: usize = 4;
@@ -150,16 +154,17 @@ impl Worker {
                 },
                 (range, result) = finished(&mut committing), if committing.is_some() => {
                     committing = None;
-                    let (slot, next) = (self.slot, range.next);
-                    let event = match result {
-                        Ok(()) => CommitEvent::Committed { slot, range },
-                        Err(error) => CommitEvent::Failed { slot, error },
-                    };
-                    let failed = matches!(event, CommitEvent::Failed { .. });
-                    if self.events.send(event).await.is_err() || failed {
+                    if let Err(error) = result {
+                        let rest = self.persist_rest(persisting.take(), to_persist.take());
+                        if tokio::time::timeout(LAST_PERSIST, rest).await.unwrap_or(true) {
+                            let _ = self.events.send(CommitEvent::Failed { slot: self.slot, error }).await;
+                        }
                         return;
                     }
-                    to_persist = Some(next);
+                    if self.events.send(CommitEvent::Committed { slot: self.slot, range }).await.is_err() {
+                        return;
+                    }
+                    to_persist = Some(range.next);
                 }
                 stored = finished(&mut persisting), if persisting.is_some() => {
                     persisting = None;
@@ -169,6 +174,19 @@ impl Worker {
                 }
                 else => return,
             }
+        }
+    }
+
+    // Before the partition ends: what was committed should not be read again. False when it has failed in this, too.
+    async fn persist_rest(&self, under_way: Option<BoxFuture<'_, bool>>, next: Option<Offset>) -> bool {
+        if let Some(persisting) = under_way
+            && !persisting.await
+        {
+            return false;
+        }
+        match next {
+            Some(next) => self.persist(next).await,
+            None => true,
         }
     }
 

@@ -64,17 +64,15 @@ impl Persister {
         let (answer, answered) = oneshot::channel();
         {
             let mut queue = lock(&self.shared.queue);
+            if queue.closed {
+                return Err(stopping());
+            }
             let entry = queue.entries.entry(key.clone()).or_insert(Entry { offset, waiting: Vec::new() });
             entry.offset = offset;
             entry.waiting.push(answer);
         }
         self.shared.wake.notify_one();
-        answered.await.unwrap_or_else(|_| {
-            Err(Error::Unavailable {
-                store: "offset storage".into(),
-                source: "the process is stopping".into(),
-            })
-        })
+        answered.await.unwrap_or_else(|_| Err(stopping()))
     }
 
     /// Forgets what is not stored yet of `key`: the partition belongs to somebody else now.
@@ -84,7 +82,7 @@ impl Persister {
         queue.forgotten.insert(key.clone());
     }
 
-    /// Ends the task. What is queued is tried once more.
+    /// Ends the task. What is queued is tried once more; whoever waits for what fails then gets an error.
     pub async fn stop(&self) {
         lock(&self.shared.queue).closed = true;
         self.shared.wake.notify_one();
@@ -92,6 +90,8 @@ impl Persister {
         if let Some(task) = task {
             let _ = task.await;
         }
+        // With their senders, so that nobody waits for an answer that cannot come.
+        lock(&self.shared.queue).entries.clear();
     }
 }
 
@@ -105,6 +105,10 @@ impl Drop for Persister {
 
 fn lock(queue: &Mutex<Queue>) -> std::sync::MutexGuard<'_, Queue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn stopping() -> Error {
+    Error::Unavailable { store: "offset storage".into(), source: "the process is stopping".into() }
 }
 
 async fn run(shared: Arc<Shared>, storage: SharedOffsets, telemetry: Telemetry) {

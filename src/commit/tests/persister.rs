@@ -121,20 +121,28 @@ fn failing(times: usize, id: &'static str, fault: Fault) -> MemoryOffsets {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_may_heal_is_repeated_and_shows_meanwhile() {
-    for fault in [Fault::Before, Fault::After] {
-        let storage = Gated::new(failing(50, "0", fault), 1000);
-        let telemetry = Telemetry::new();
-        let persister = Persister::start(&Handle::current(), storage.clone(), telemetry.clone());
-        let ill = || telemetry.health.reasons().iter().any(|reason| reason.subject == "offset storage");
-        let key = key("0");
-        let mut persist = std::pin::pin!(persister.persist(&key, at(5)));
-        assert!(timeout(Duration::from_secs(20), &mut persist).await.is_err());
-        assert!(ill());
-        assert_eq!(persist.await.unwrap(), at(5));
-        settle().await;
-        assert!(!ill());
-        assert_eq!(stored(&storage, "0").await.as_deref(), Some("5"));
+    let storage = Gated::new(failing(50, "0", Fault::Before), 1000);
+    let telemetry = Telemetry::new();
+    let persister = Persister::start(&Handle::current(), storage.clone(), telemetry.clone());
+    let ill = || telemetry.health.reasons().iter().any(|reason| reason.subject == "offset storage");
+    let key = key("0");
+    let mut persist = std::pin::pin!(persister.persist(&key, at(5)));
+    assert!(timeout(Duration::from_secs(20), &mut persist).await.is_err());
+    assert!(ill());
+    assert_eq!(persist.await.unwrap(), at(5));
+    settle().await;
+    assert!(!ill());
+    assert_eq!(stored(&storage, "0").await.as_deref(), Some("5"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_offset_whose_reply_was_lost_is_stored_once_and_is_no_conflict() {
+    let storage = Gated::new(failing(1, "0", Fault::After), 1000);
+    let persister = start(&storage);
+    for offset in [5, 6] {
+        assert_eq!(persister.persist(&key("0"), at(offset)).await.unwrap(), at(offset));
     }
+    assert_eq!(stored(&storage, "0").await.as_deref(), Some("6"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,4 +222,5 @@ async fn a_stop_stores_what_is_queued_and_does_not_wait_for_an_outage() {
     persister.stop().await;
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     assert!(waiting.await.unwrap().is_err());
+    assert!(persister.persist(&key("0"), at(2)).await.is_err());
 }
