@@ -40,9 +40,12 @@ pub(super) enum Command {
     },
     /// Show what is in blobs: format, codec, schema, records, range, metadata.
     Inspect {
-        /// Files, as the directory store or a download made them.
-        #[arg(required = true)]
+        /// Files; or, with --plan, blobs in the plan's store as CONTAINER/NAME.
+        #[arg(required = true, value_name = "BLOB")]
         blobs: Vec<PathBuf>,
+        /// Read the blobs from the store of this plan.
+        #[arg(long)]
+        plan: Option<PathBuf>,
         /// How to print.
         #[arg(long, value_enum, default_value_t = Output::Text)]
         format: Output,

@@ -46,7 +46,9 @@ pub fn main() -> ExitCode {
     let code = match args.command {
         Command::Run { plan, until_end } => runtime.block_on(run::run(&plan, until_end)),
         Command::Check { plan, format } => check::check(&plan, format),
-        Command::Inspect { blobs, format } => inspect::inspect(&blobs, format),
+        Command::Inspect { blobs, plan, format } => {
+            runtime.block_on(inspect::run(&blobs, plan.as_deref(), format))
+        }
         Command::Quickstart(options) => runtime.block_on(quickstart::quickstart(options)),
     };
     // Look-ups at brokers that do not answer may still block a thread for seconds.

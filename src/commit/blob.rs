@@ -71,15 +71,19 @@ pub async fn commit_blob(
                 return Err(error);
             }
             match store.properties(blob).await {
-                Ok(Some(found)) if found.metadata.get(COMMIT_ID) == Some(&id.to_string()) => Ok(Verdict::Ours),
+                Ok(Some(found)) if found.metadata.get(COMMIT_ID) == Some(&id.to_string()) => {
+                    Ok(Verdict::Ours)
+                }
                 Ok(Some(found)) => Ok(Verdict::Taken { winner: found.metadata.get(COMMIT_ID).cloned() }),
                 Ok(None) if error.class().is_transient() => Err(error),
                 Ok(None) => match error {
                     store::Error::UnknownBlock { .. } => Ok(Verdict::BlocksGone),
                     // It was there and has been removed in between: the next attempt tells.
-                    store::Error::AlreadyExists { .. } => {
-                        Err(store::Error::Transport { operation: "Put Block List", resource: blob.to_string(), source: Box::new(error) })
-                    }
+                    store::Error::AlreadyExists { .. } => Err(store::Error::Transport {
+                        operation: "Put Block List",
+                        resource: blob.to_string(),
+                        source: Box::new(error),
+                    }),
                     error => Err(error),
                 },
                 // The look failed: nothing is known, so both are repeated.

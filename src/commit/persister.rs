@@ -62,14 +62,16 @@ impl Persister {
         let (answer, answered) = oneshot::channel();
         {
             let mut queue = lock(&self.shared.queue);
-            let entry =
-                queue.entries.entry(key.clone()).or_insert(Entry { offset, waiting: Vec::new() });
+            let entry = queue.entries.entry(key.clone()).or_insert(Entry { offset, waiting: Vec::new() });
             entry.offset = offset;
             entry.waiting.push(answer);
         }
         self.shared.wake.notify_one();
         answered.await.unwrap_or_else(|_| {
-            Err(Error::Unavailable { store: "offset storage".into(), source: "the process is stopping".into() })
+            Err(Error::Unavailable {
+                store: "offset storage".into(),
+                source: "the process is stopping".into(),
+            })
         })
     }
 
@@ -126,8 +128,15 @@ async fn run(shared: Arc<Shared>, storage: SharedOffsets, telemetry: Telemetry) 
             Some(failure) => {
                 let wait = backoff.next_wait(failure.retry_after);
                 telemetry.metrics.failure("persist", "unavailable");
-                warn!(attempts = backoff.attempt(), ?wait, error = failure.reason, "offsets not persisted, will retry");
-                telemetry.health.raise("offset storage", format!("offsets are not persisted: {}", failure.reason));
+                warn!(
+                    attempts = backoff.attempt(),
+                    ?wait,
+                    error = failure.reason,
+                    "offsets not persisted, will retry"
+                );
+                telemetry
+                    .health
+                    .raise("offset storage", format!("offsets are not persisted: {}", failure.reason));
                 if closed {
                     return;
                 }

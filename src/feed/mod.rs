@@ -14,5 +14,9 @@ use crate::model::TopicPartition;
 
 /// The partition id under which offsets of `at` are kept in `feed`: the number alone for a feed of one named topic.
 pub fn partition_id(single_topic: bool, at: &TopicPartition) -> Arc<str> {
-    if single_topic { at.partition.to_string().into() } else { format!("{}.{}", at.topic, at.partition).into() }
+    if single_topic {
+        at.partition.to_string().into()
+    } else {
+        format!("{}.{}", at.topic, at.partition).into()
+    }
 }

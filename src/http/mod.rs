@@ -72,8 +72,7 @@ impl Server {
 
     /// Serves until `stop` is cancelled.
     pub async fn serve(self, about: About, telemetry: Telemetry, stop: CancellationToken) {
-        let listener =
-            Limited { listener: self.listener, permits: Arc::new(Semaphore::new(CONNECTIONS)) };
+        let listener = Limited { listener: self.listener, permits: Arc::new(Semaphore::new(CONNECTIONS)) };
         let app = router(about, telemetry, self.address.ip().is_loopback());
         let served = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
         // A client that keeps its connection open must not keep the process alive.
@@ -134,7 +133,8 @@ fn is_loopback_host(host: &str) -> bool {
 async fn livez(State(app): State<App>) -> Response {
     match app.telemetry.metrics.last_poll() {
         Some(at) if at.elapsed().unwrap_or_default() > STUCK => {
-            (StatusCode::SERVICE_UNAVAILABLE, "the group has not been served for two minutes\n").into_response()
+            (StatusCode::SERVICE_UNAVAILABLE, "the group has not been served for two minutes\n")
+                .into_response()
         }
         _ => "ok\n".into_response(),
     }
@@ -218,7 +218,11 @@ mod stream {
     use super::LimitedStream;
 
     impl AsyncRead for LimitedStream {
-        fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<Result<()>> {
             Pin::new(&mut self.stream).poll_read(cx, buf)
         }
     }

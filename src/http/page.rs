@@ -50,7 +50,9 @@ pub(super) fn render(about: &About, telemetry: &Telemetry) -> String {
             status.open_blobs,
         );
     }
-    html.push_str("</table><p><a href=/status>status</a> <a href=/metrics>metrics</a> <a href=/readyz>readyz</a>");
+    html.push_str(
+        "</table><p><a href=/status>status</a> <a href=/metrics>metrics</a> <a href=/readyz>readyz</a>",
+    );
     html
 }
 

@@ -46,6 +46,8 @@ pub fn client_config(kafka: &plan::Kafka, settings: &ClientSettings) -> ClientCo
     if !new_protocol {
         config.set("partition.assignment.strategy", "cooperative-sticky");
     }
-    config.set_log_level(RDKafkaLogLevel::Info);
+    // Who asks librdkafka for its debug contexts wants to see them (with the log filter librdkafka=trace).
+    let debug = kafka.properties.contains_key("debug");
+    config.set_log_level(if debug { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Info });
     config
 }

@@ -48,7 +48,13 @@ impl ClientContext for Events {
         // A single connection that closes is everyday life; these keep records from arriving.
         let serious = matches!(
             error.rdkafka_error_code(),
-            Some(Code::AllBrokersDown | Code::Authentication | Code::SaslAuthenticationFailed | Code::SSL | Code::Resolve)
+            Some(
+                Code::AllBrokersDown
+                    | Code::Authentication
+                    | Code::SaslAuthenticationFailed
+                    | Code::SSL
+                    | Code::Resolve
+            )
         );
         if serious {
             *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
@@ -191,8 +197,9 @@ impl GroupConsumer {
             }
         };
         let ready = positions.iter().zip(&results).filter(|(_, result)| result.is_ok());
-        let resumed = list_with(ready.map(|((p, offset), _)| (p, *offset)))
-            .and_then(|list| if list.count() == 0 { Ok(()) } else { self.consumer.resume(&list).map_err(Error::client) });
+        let resumed = list_with(ready.map(|((p, offset), _)| (p, *offset))).and_then(|list| {
+            if list.count() == 0 { Ok(()) } else { self.consumer.resume(&list).map_err(Error::client) }
+        });
         match resumed {
             Ok(()) => results,
             Err(error) => {

@@ -107,7 +107,8 @@ impl Lookup {
         let mut list = TopicPartitionList::new();
         let millis = rdkafka::Offset::Offset(i64::try_from(millis).unwrap_or(i64::MAX));
         list.add_partition_offset(&partition.topic, partition.partition, millis).map_err(Error::client)?;
-        let answer = self.consumer.offsets_for_times(list, TIMEOUT).map_err(|e| of_topic(&partition.topic, &e))?;
+        let answer =
+            self.consumer.offsets_for_times(list, TIMEOUT).map_err(|e| of_topic(&partition.topic, &e))?;
         let found = answer.find_partition(&partition.topic, partition.partition).map(|e| e.offset());
         match found {
             Some(rdkafka::Offset::Offset(offset)) => {
@@ -128,7 +129,9 @@ fn of_topic(topic: &str, error: &KafkaError) -> Error {
 
 fn of_code(topic: &str, code: Code) -> Error {
     match code {
-        Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition | Code::InvalidTopic => Error::UnknownTopic { topic: topic.to_owned() },
+        Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition | Code::InvalidTopic => {
+            Error::UnknownTopic { topic: topic.to_owned() }
+        }
         Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => {
             Error::Denied { reason: format!("Describe on topic {topic:?} is needed ({code})") }
         }

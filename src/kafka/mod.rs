@@ -8,6 +8,8 @@ mod consumer;
 pub mod embedded;
 mod lookup;
 mod raw;
+#[cfg(test)]
+mod tests;
 
 pub use config::{ClientSettings, client_config};
 pub use consumer::{GroupConsumer, GroupEvent};
@@ -18,7 +20,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::types::{RDKafkaErrorCode as Code, RDKafkaRespErr};
 
 use crate::error::Class;
-use crate::model::{TopicPartition, redact_url};
+use crate::model::{Secret, TopicPartition, redact_url};
 
 /// Why the Kafka client could not do something. Messages never contain credentials.
 #[derive(Debug, thiserror::Error)]
@@ -49,10 +51,12 @@ pub enum Error {
         reason: String,
     },
     /// The position to read from lies outside the log.
-    #[error("the offset to read next is outside the log of {partition}")]
+    #[error("the offset to read next is outside the log of {partition}: {reason}")]
     OutOfRange {
         /// Which partition.
         partition: TopicPartition,
+        /// What the client says, with its numbers.
+        reason: String,
     },
     /// A call that came at the wrong time, such as a seek during a rebalance.
     #[error("the kafka client refused a call: {reason}")]
@@ -80,7 +84,15 @@ impl Error {
     }
 
     fn configuration(error: KafkaError) -> Error {
-        Error::Configuration { reason: redact(&error.to_string()) }
+        let reason = match error {
+            // Its Display shows the value, which may be a password.
+            KafkaError::ClientConfig(_, reason, key, value) => {
+                let reason = Secret::new(value).cut_from(&reason);
+                if reason.contains(&key) { reason } else { format!("{reason} ({key})") }
+            }
+            other => redact(&other.to_string()),
+        };
+        Error::Configuration { reason }
     }
 
     fn client(error: KafkaError) -> Error {
@@ -91,7 +103,10 @@ impl Error {
     pub fn of_partition(partition: &TopicPartition, code: RDKafkaRespErr, text: &str) -> Error {
         let code = Code::from(code);
         match code {
-            Code::OffsetOutOfRange | Code::AutoOffsetReset => Error::OutOfRange { partition: partition.clone() },
+            Code::OffsetOutOfRange | Code::AutoOffsetReset => {
+                Error::OutOfRange { partition: partition.clone(), reason: redact(text) }
+            }
+
             Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition => {
                 Error::UnknownTopic { topic: partition.topic.to_string() }
             }

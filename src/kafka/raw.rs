@@ -114,12 +114,8 @@ impl LaneQueue {
         let timeout = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
         // SAFETY: the vector has room for `max` pointers, of which the call initialises as many as it returns.
         unsafe {
-            let taken = rd::rd_kafka_consume_batch_queue(
-                self.queue.as_ptr(),
-                timeout,
-                self.batch.as_mut_ptr(),
-                max,
-            );
+            let taken =
+                rd::rd_kafka_consume_batch_queue(self.queue.as_ptr(), timeout, self.batch.as_mut_ptr(), max);
             // -1 would be an error of the call itself; librdkafka's new consumer reports errors as messages.
             self.batch.set_len(usize::try_from(taken).unwrap_or(0).min(max));
         }
@@ -253,7 +249,9 @@ impl HeaderList for RawMessage {
         // SAFETY: the message is alive; names and values belong to it and live as long as the borrow of self. Header
         // parsing is lazy inside librdkafka, done by the thread that owns the message, which is the one that calls.
         unsafe {
-            if rd::rd_kafka_message_headers(&self.0, &mut headers) != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
+            if rd::rd_kafka_message_headers(&self.0, &mut headers)
+                != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR
+            {
                 return None;
             }
             let answer = rd::rd_kafka_header_get_all(headers, index, &mut name, &mut value, &mut size);

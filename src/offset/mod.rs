@@ -10,6 +10,33 @@ use async_trait::async_trait;
 
 use crate::error::Class;
 use crate::model::FeedPartitionKey;
+use crate::plan;
+
+#[doc(hidden)]
+pub mod contract;
+mod file;
+mod ledger;
+pub mod memory;
+mod zookeeper;
+
+pub use file::FileOffsets;
+pub use memory::MemoryOffsets;
+pub use zookeeper::ZookeeperOffsets;
+
+/// Bytes of the longest offset that is stored; what is longer in a store is none of ours.
+pub const MAX_OFFSET_BYTES: usize = 1024;
+
+/// The storage that a plan asks for. Nothing is contacted yet: a server that is down now shows in the first call.
+///
+/// # Errors
+/// [`Error::Configuration`] when the plan's section can never work.
+pub fn open(section: &plan::OffsetStorage) -> Result<SharedOffsets, Error> {
+    Ok(match section {
+        plan::OffsetStorage::Zookeeper(zookeeper) => Arc::new(ZookeeperOffsets::new(zookeeper)?),
+        plan::OffsetStorage::File { path } => Arc::new(FileOffsets::new(path)?),
+        plan::OffsetStorage::Memory => Arc::new(MemoryOffsets::new()),
+    })
+}
 
 /// One offset to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,4 +147,24 @@ impl crate::retry::Classify for Error {
     fn class(&self) -> Class {
         Error::class(self)
     }
+}
+
+/// Refuses offsets that no store takes, before they reach one.
+fn check_offset(entry: &PersistOffset) -> Result<(), Error> {
+    let length = entry.offset.len();
+    if length <= MAX_OFFSET_BYTES {
+        return Ok(());
+    }
+    let key = &entry.key;
+    let reason =
+        format!("the offset of {key} is {length} bytes long, {MAX_OFFSET_BYTES} at most can be stored");
+    Err(Error::Configuration { reason })
+}
+
+/// The offset in `bytes` that a store holds, or why it cannot be one.
+fn stored_offset(bytes: &[u8]) -> Result<String, String> {
+    if bytes.len() > MAX_OFFSET_BYTES {
+        return Err(format!("{} bytes are too many for an offset", bytes.len()));
+    }
+    String::from_utf8(bytes.to_vec()).map_err(|_| "the bytes are not UTF-8".to_owned())
 }

@@ -25,7 +25,7 @@ pub struct Plan {
     pub memory: Memory,
     /// `[http]`; `None` when `listen = ""`.
     pub http: Option<Http>,
-    /// `[shutdown]`-like deadlines.
+    /// `[deadlines]`.
     pub deadlines: Deadlines,
     /// `[feeds.<name>]`, in order of name.
     pub feeds: Vec<Feed>,
@@ -218,6 +218,20 @@ pub struct Target {
     pub partition: Template,
     /// `suffix`: eight random hex digits at the end of each name; default true.
     pub suffix: bool,
+}
+
+impl Target {
+    /// A name as blobs of this topic partition have it.
+    pub fn example(&self, topic: &str, partition: i32) -> String {
+        let mut name = self.stream.render(topic, partition);
+        let part = self.partition.render(topic, partition);
+        if !part.is_empty() {
+            name.push('/');
+            name.push_str(&part);
+        }
+        let suffix = if self.suffix { "-5f0c2a9e" } else { "" };
+        format!("{name}/2026/01/31/23/59-58{suffix}.avro")
+    }
 }
 
 /// Where a feed starts when no offset is known.

@@ -59,11 +59,10 @@ impl Connector {
         let store = store::open(&plan.store)?;
         let offsets = offset::open(&plan.offset_storage)?;
         let registry = plan.schema_registry.as_ref().map(SchemaRegistry::new).transpose()?;
-        let settings = ClientSettings { prefetch: 1 << 20, client_id: format!("blobfeed-{}-lookup", plan.name) };
+        let settings =
+            ClientSettings { prefetch: 1 << 20, client_id: format!("blobfeed-{}-lookup", plan.name) };
         let lookup = Arc::new(Lookup::new(&client_config(&plan.kafka, &settings))?);
-        let ready = async {
-            tokio::try_join!(self.containers(&plan, &store), self.ends(&plan, &lookup))
-        };
+        let ready = async { tokio::try_join!(self.containers(&plan, &store), self.ends(&plan, &lookup)) };
         let ends = tokio::select! {
             ready = ready => ready?.1,
             () = self.drain.cancelled() => return Ok(Outcome::Drained),
@@ -78,7 +77,8 @@ impl Connector {
             plan::Store::Azure(azure) => azure.concurrency,
             plan::Store::Directory(_) | plan::Store::Memory => 4,
         };
-        let stager = Stager::new(store.clone(), runtime.clone(), concurrency, budget.clone(), telemetry.clone());
+        let stager =
+            Stager::new(store.clone(), runtime.clone(), concurrency, budget.clone(), telemetry.clone());
         let persister = Arc::new(Persister::start(&runtime, offsets.clone(), telemetry.clone()));
         let shared = Arc::new(Shared {
             stager,
@@ -137,11 +137,7 @@ impl Connector {
         Ok(())
     }
 
-    async fn ends(
-        &self,
-        plan: &Plan,
-        lookup: &Arc<Lookup>,
-    ) -> Result<Vec<(TopicPartition, Offset)>, Error> {
+    async fn ends(&self, plan: &Plan, lookup: &Arc<Lookup>) -> Result<Vec<(TopicPartition, Offset)>, Error> {
         let topics: Vec<Arc<str>> = plan.feeds.iter().flat_map(|feed| feed.topics.iter().cloned()).collect();
         let ask = || {
             let (lookup, topics) = (lookup.clone(), topics.clone());
@@ -171,7 +167,13 @@ impl Connector {
                 Err(error) if error.class() == Class::Retry => {
                     let wait = backoff.next_wait(error.retry_after()).min(Duration::from_secs(10));
                     let reason = chain(&error);
-                    warn!(subject, attempts = backoff.attempt(), ?wait, error = reason, "not ready, will retry");
+                    warn!(
+                        subject,
+                        attempts = backoff.attempt(),
+                        ?wait,
+                        error = reason,
+                        "not ready, will retry"
+                    );
                     self.telemetry.health.raise(subject, reason);
                     tokio::time::sleep(wait).await;
                 }

@@ -67,7 +67,9 @@ pub enum Error {
         reasons: Vec<String>,
     },
     /// The deadline passed before everything read was committed and persisted; it will be read again.
-    #[error("{partitions} partition(s) were not committed within the shutdown deadline; a restart reads their records again")]
+    #[error(
+        "{partitions} partition(s) were not committed within the shutdown deadline; a restart reads their records again"
+    )]
     DrainIncomplete {
         /// How many.
         partitions: usize,

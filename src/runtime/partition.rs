@@ -15,13 +15,17 @@ use crate::model::{FeedPartitionKey, Offset, OffsetRange, RecordRef, Slot, Ssp, 
 use crate::producer::{self, OpenBlobs, OutputKey};
 use crate::telemetry::{PartitionState, PartitionStatus};
 
+/// How long after a failed start the next one is tried.
+pub(super) const START_RETRY: Duration = Duration::from_millis(100);
+
 /// Where a partition is in its life.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum State {
     /// The position is being looked up; records that arrive are not ours to write.
     Resolving,
-    /// The position is known, and the client has to be sent there.
-    Starting { not_before: Instant },
+    /// The position is known, and the client is being sent there; if that fails, it is tried again at `retry`. Who sets
+    /// this state asks for the first try: two in one round would be one too many for the client.
+    Starting { retry: Instant },
     /// Records are taken.
     Reading,
     /// A schema is being fetched; the client is paused.
@@ -117,7 +121,7 @@ impl Partition {
         self.persisted = stored.then_some(offset);
         self.since = None;
         self.dropped = false;
-        self.state = State::Starting { not_before: now };
+        self.state = State::Starting { retry: now + START_RETRY };
     }
 
     /// Writes a record that the partition takes.
@@ -236,7 +240,9 @@ impl Partition {
             state: match &self.state {
                 State::Resolving => PartitionState::Resolving,
                 State::Starting { .. } | State::Reading => PartitionState::Reading,
-                State::AwaitingSchema { id } => PartitionState::Waiting(format!("schema {id} is being fetched")),
+                State::AwaitingSchema { id } => {
+                    PartitionState::Waiting(format!("schema {id} is being fetched"))
+                }
                 State::Ended => PartitionState::Waiting("the end asked for is reached".to_owned()),
                 State::Failed { reason } => PartitionState::Failed(reason.clone()),
                 State::Leaving { .. } => PartitionState::Leaving,

@@ -52,7 +52,10 @@ pub(super) async fn resolve(
         let reason = chain(error);
         shared.telemetry.metrics.failure("find offset", "unavailable");
         warn!(source = %key, attempts, ?wait, error = reason, "persisted offset not read, will retry");
-        shared.telemetry.health.raise("offset storage", format!("persisted offsets cannot be read: {reason}"));
+        shared
+            .telemetry
+            .health
+            .raise("offset storage", format!("persisted offsets cannot be read: {reason}"));
     };
     let stored = retry::forever(|_| shared.offsets.find_latest_persisted_offset(key), on_failure)
         .await

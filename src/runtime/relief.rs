@@ -85,7 +85,7 @@ fn commit_oldest(lane: &mut Lane) {
 
 // Whether no partition of the lane holds bytes that a commit could free.
 fn nothing_held(lane: &Lane) -> bool {
-    lane.partitions.values().all(|p| {
-        (p.blobs.is_empty() && p.committing == 0) || matches!(p.state, State::Failed { .. })
-    })
+    lane.partitions
+        .values()
+        .all(|p| (p.blobs.is_empty() && p.committing == 0) || matches!(p.state, State::Failed { .. }))
 }

@@ -64,9 +64,10 @@ impl Schemas {
         if schema.kind != SchemaKind::Avro {
             return Err(fault(format!("it is a {:?} schema, not an Avro one", schema.kind)));
         }
-        let text = avro::inline(&schema.text, &schema.references).map_err(|e| fault(chain(&e)))?;
-        let compiled = Arc::new(AvroSchema::new(id, &text).map_err(|e| fault(chain(&e)))?);
-        info!(id, bytes = text.len(), "schema fetched");
+        let text: String = avro::inline(&schema.text, &schema.references).map_err(|e| fault(chain(&e)))?;
+        let bytes = text.len();
+        let compiled = Arc::new(AvroSchema::new(id, text.into()).map_err(|e| fault(chain(&e)))?);
+        info!(id, bytes, "schema fetched");
         self.compiled.write().unwrap_or_else(PoisonError::into_inner).insert(id, compiled.clone());
         Ok(compiled)
     }

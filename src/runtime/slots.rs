@@ -45,6 +45,10 @@ impl<T> SlotTable<T> {
     pub(super) fn values(&self) -> impl Iterator<Item = &T> {
         self.places.iter().filter_map(|(_, value)| value.as_ref())
     }
+
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.places.iter_mut().filter_map(|(_, value)| value.as_mut())
+    }
 }
 
 #[cfg(test)]

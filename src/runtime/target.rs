@@ -69,7 +69,7 @@ impl FeedTarget {
         set("feed", self.feed.name.to_string());
         set("topic", partition.topic.to_string());
         set("partition", partition.partition.to_string());
-        set("schema_id", schema.id().to_string());
+        set("schema_id", schema.id.to_string());
         let headers = BlobHeaders { content_type: "application/avro".to_owned(), content_encoding: None };
         let description = BlobDescription {
             destination,

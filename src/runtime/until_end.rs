@@ -31,6 +31,12 @@ impl UntilEnd {
     pub(super) fn persisted(&self, at: &TopicPartition, next: Offset) {
         if let Some(progress) = self.lock().get_mut(at) {
             progress.persisted = Some(next);
+        }
+    }
+
+    /// The partition is tried again.
+    pub(super) fn begun(&self, at: &TopicPartition) {
+        if let Some(progress) = self.lock().get_mut(at) {
             progress.failed = None;
         }
     }

@@ -160,9 +160,9 @@ impl Worker {
         let leaving = std::mem::take(&mut self.leaving);
         for (partitions, deadline) in leaving {
             let ready = now >= deadline
-                || partitions.iter().all(|p| {
-                    self.slots.get(p).is_none_or(|slot| self.lane.may_be_released(*slot, now))
-                });
+                || partitions
+                    .iter()
+                    .all(|p| self.slots.get(p).is_none_or(|slot| self.lane.may_be_released(*slot, now)));
             if !ready {
                 self.leaving.push((partitions, deadline));
                 continue;

@@ -15,12 +15,14 @@ use crate::error::Class;
 use crate::model::{BlobHeaders, BlobName, BlobRef, BlockContent, BlockId, Metadata};
 use crate::plan;
 
+mod azure;
 #[doc(hidden)]
 pub mod contract;
 mod directory;
 mod memory;
 mod rules;
 
+pub use azure::AzureStore;
 pub use directory::DirectoryStore;
 pub use memory::{Clock, Fault, Faults, MemoryStore, Operation, OperationKind};
 
@@ -132,9 +134,7 @@ pub type SharedStore = Arc<dyn BlobStore>;
 /// [`Error::Configuration`] when the plan's section can never work, [`Error::Disk`] when the directory's disk refuses.
 pub fn open(store: &plan::Store) -> Result<SharedStore, Error> {
     Ok(match store {
-        plan::Store::Azure(_) => {
-            return Err(Error::Configuration { reason: "the azure store is not built yet".to_owned() });
-        }
+        plan::Store::Azure(azure) => Arc::new(AzureStore::new(azure)?),
         plan::Store::Directory(directory) => Arc::new(DirectoryStore::open(&directory.path)?),
         plan::Store::Memory => Arc::new(MemoryStore::new()),
     })
@@ -315,5 +315,54 @@ impl crate::retry::Classify for Error {
 
     fn retry_after(&self) -> Option<Duration> {
         Error::retry_after(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Secret;
+    use crate::plan::{AzureCredential, Checksum};
+
+    fn azure(endpoint: &str) -> plan::Store {
+        plan::Store::Azure(plan::AzureStore {
+            account: "acc".to_owned(),
+            endpoint: endpoint.parse().unwrap(),
+            credential: AzureCredential::SharedKey(Secret::new("a2V5")),
+            checksum: Checksum::Crc64,
+            create_container: true,
+            request_timeout: Duration::from_secs(1),
+            concurrency: 1,
+        })
+    }
+
+    #[tokio::test]
+    async fn a_plan_is_opened_by_its_kind() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a/b");
+        open(&plan::Store::Memory).unwrap().ensure_container("data", true).await.unwrap();
+        let directory = open(&plan::Store::Directory(plan::DirectoryStore { path: path.clone() })).unwrap();
+        directory.ensure_container("data", true).await.unwrap();
+        assert!(path.join("data").is_dir());
+        open(&azure("https://acc.blob.core.windows.net")).unwrap();
+        let error = open(&azure("http://acc.blob.core.windows.net")).err().unwrap();
+        assert_eq!(error.class(), Class::BadPlan);
+    }
+
+    #[test]
+    fn conditions_admit_what_they_say() {
+        let blob = BlobRef { container: "data".into(), name: BlobName::new("a").unwrap() };
+        let check = |condition: Condition, present: Option<&str>, expected: Option<&str>| {
+            let refused = admit(&blob, &condition, present).err();
+            assert_eq!(refused.map(|error| error.kind()), expected, "{condition:?} on {present:?}");
+        };
+        let matches = || Condition::Matches("1".to_owned());
+        check(Condition::None, None, None);
+        check(Condition::None, Some("1"), None);
+        check(Condition::Absent, None, None);
+        check(Condition::Absent, Some("1"), Some("already_exists"));
+        check(matches(), Some("1"), None);
+        check(matches(), Some("2"), Some("condition_not_met"));
+        check(matches(), None, Some("condition_not_met"));
     }
 }

@@ -78,9 +78,9 @@ pub(super) fn block_list(blob: &BlobRef, list: &BlockList) -> Result<(), Error> 
     }
 }
 
-/// An answer of our own, before anybody was asked; hence status 0.
+/// The answer that Azure would give, given before anybody is asked.
 pub(super) fn refused(operation: &'static str, blob: &BlobRef, code: &str, message: String) -> Error {
-    Error::Refused { operation, resource: blob.to_string(), status: 0, code: code.to_owned(), message }
+    Error::Refused { operation, resource: blob.to_string(), status: 400, code: code.to_owned(), message }
 }
 
 #[cfg(test)]

@@ -86,7 +86,8 @@ impl Metrics {
         let help = "Attempts at requests that failed, by operation and kind of error";
         registry.register("request_failures", help, failures.clone());
         let lag: Family<FeedLabel, Gauge> = Family::default();
-        let help = "Records between the committed offsets and the ends of the logs of the assigned partitions";
+        let help =
+            "Records between the committed offsets and the ends of the logs of the assigned partitions";
         registry.register("lag_records", help, lag.clone());
         let mut gauge = |name: &str, help: &str| {
             let gauge: Gauge = Gauge::default();
@@ -202,7 +203,9 @@ mod tests {
         metrics.memory(10, 20);
         let text = metrics.encode();
         assert!(text.contains("blobfeed_records_total{feed=\"edits\"} 4"), "{text}");
-        assert!(text.contains("blobfeed_request_failures_total{operation=\"Put Block\",kind=\"unavailable\"} 1"));
+        assert!(
+            text.contains("blobfeed_request_failures_total{operation=\"Put Block\",kind=\"unavailable\"} 1")
+        );
         assert!(text.contains("blobfeed_buffered_bytes 10"));
         assert!(text.ends_with("# EOF\n"));
     }

@@ -1,0 +1,545 @@
+//! Walks a datum without decoding it, to prove that readers will be able to.
+//!
+//! Owns: the verdict on a datum, the limits on what one datum may demand.
+//! Does not own: what the steps are (see [`super::compile`]).
+//!
+//! Source: Apache Avro 1.12 specification, "Binary Encoding". Stricter where readers differ: an int has at most five
+//! bytes, a block's byte size is what its items take, a string is UTF-8, and nothing follows the datum.
+
+use super::compile::{Op, compile};
+use super::schema::{SchemaError, parse};
+use crate::format::{BadRecord, Reason};
+
+/// Levels of records, arrays and maps in each other. Checked where a datum can choose how deep it goes: at arrays,
+/// maps, and records that are used more than once.
+const MAX_DEPTH: u32 = 128;
+/// Items of arrays that take no bytes: a few bytes could demand any number of them from a reader.
+const MAX_EMPTY_ITEMS: u64 = 1_000_000;
+
+/// A compiled schema: checks datums, allocates nothing. Cheap to share, never changes.
+#[derive(Debug)]
+pub struct Program {
+    ops: Box<[Op]>,
+    targets: Box<[u32]>,
+}
+
+type Walked<T> = Result<T, BadRecord>;
+
+impl Program {
+    /// Compiles a self-contained schema.
+    ///
+    /// # Errors
+    /// [`SchemaError`] when the text is no schema, or beyond a limit.
+    pub fn compile(schema: &str) -> Result<Program, SchemaError> {
+        let code = compile(&parse(schema)?);
+        Ok(Program { ops: code.ops.into(), targets: code.targets.into() })
+    }
+
+    /// Checks that `datum` is one whole datum and nothing else.
+    ///
+    /// # Errors
+    /// [`BadRecord`] with the first fault and its position in `datum`.
+    pub fn validate(&self, datum: &[u8]) -> Result<(), BadRecord> {
+        let end = self.measure(datum)?;
+        if end == datum.len() { Ok(()) } else { Err(BadRecord::new(Reason::TrailingBytes, end)) }
+    }
+
+    /// The length of the datum that `bytes` begin with, checked; more may follow.
+    ///
+    /// # Errors
+    /// [`BadRecord`] with the first fault and its position in `bytes`.
+    pub fn measure(&self, bytes: &[u8]) -> Result<usize, BadRecord> {
+        let mut walk = Walk { program: self, bytes, empty_items: 0 };
+        walk.run(0, 1, 0, 0)
+    }
+
+    /// Bytes that the program takes in memory.
+    pub fn size(&self) -> usize {
+        size_of_val(&*self.ops) + size_of_val(&*self.targets)
+    }
+}
+
+struct Walk<'a> {
+    program: &'a Program,
+    bytes: &'a [u8],
+    empty_items: u64,
+}
+
+impl Walk<'_> {
+    // Runs the ops from `start` to `End`, `times` over, beginning at `pos`; answers where it came to. Recursion is
+    // bounded by MAX_DEPTH.
+    fn run(&mut self, start: usize, mut times: u64, mut pos: usize, depth: u32) -> Walked<usize> {
+        let mut at = start;
+        loop {
+            match self.program.ops[at] {
+                Op::Skip(width) => pos = skip(self.bytes, pos, width)?,
+                Op::Boolean => pos = boolean(self.bytes, pos)?,
+                Op::Int => pos = int(self.bytes, pos)?.1,
+                Op::Longs(count) => {
+                    for _ in 0..count {
+                        pos = skip_long(self.bytes, pos)?;
+                    }
+                }
+                Op::Bytes => pos = span(self.bytes, pos)?.1,
+                Op::Text => {
+                    let (from, to) = span(self.bytes, pos)?;
+                    utf8(&self.bytes[from..to], from)?;
+                    pos = to;
+                }
+                Op::Enum { symbols } => {
+                    let (index, next) = int(self.bytes, pos)?;
+                    if !(0..i64::from(symbols)).contains(&index) {
+                        return Err(BadRecord::new(Reason::EnumIndex { index, symbols }, pos));
+                    }
+                    pos = next;
+                }
+                Op::Optional { empty, end } => {
+                    let (branch, next) = branch(self.bytes, pos, 2)?;
+                    pos = next;
+                    if branch * 2 == usize::from(empty) {
+                        at = end as usize;
+                        continue;
+                    }
+                }
+                Op::Union { table, branches } => {
+                    let (branch, next) = branch(self.bytes, pos, branches)?;
+                    pos = next;
+                    at = self.program.targets[table as usize + branch] as usize;
+                    continue;
+                }
+                Op::Items { end, levels } => {
+                    pos = self.items(at + 1, pos, deeper(depth, levels, pos)?)?;
+                    at = end as usize;
+                    continue;
+                }
+                Op::FixedItems { width, levels } => {
+                    deeper(depth, levels, pos)?;
+                    pos = self.fixed_items(width, pos)?;
+                }
+                Op::Call { target, levels } => {
+                    // The routine counts its record, so one more must fit.
+                    deeper(depth, levels + 1, pos)?;
+                    pos = self.run(target as usize, 1, pos, depth + levels)?;
+                }
+                Op::Jump(target) => {
+                    at = target as usize;
+                    continue;
+                }
+                Op::End => {
+                    times -= 1;
+                    if times == 0 {
+                        return Ok(pos);
+                    }
+                    at = start;
+                    continue;
+                }
+            }
+            at += 1;
+        }
+    }
+
+    fn items(&mut self, item: usize, mut pos: usize, depth: u32) -> Walked<usize> {
+        loop {
+            let block = block(self.bytes, pos)?;
+            if block.count == 0 {
+                return Ok(block.start);
+            }
+            // Each of these items takes at least a byte.
+            if block.count > (self.bytes.len() - block.start) as u64 {
+                return Err(BadRecord::new(Reason::Truncated, pos));
+            }
+            let end = self.run(item, block.count, block.start, depth)?;
+            block.check(end, pos)?;
+            pos = end;
+        }
+    }
+
+    fn fixed_items(&mut self, width: u64, mut pos: usize) -> Walked<usize> {
+        loop {
+            let block = block(self.bytes, pos)?;
+            if block.count == 0 {
+                return Ok(block.start);
+            }
+            if width == 0 {
+                self.empty_items = self.empty_items.saturating_add(block.count);
+                if self.empty_items > MAX_EMPTY_ITEMS {
+                    return Err(BadRecord::new(Reason::TooManyEmptyItems, pos));
+                }
+            }
+            let end = skip(self.bytes, block.start, block.count.saturating_mul(width))?;
+            block.check(end, pos)?;
+            pos = end;
+        }
+    }
+}
+
+// The head of a block of items; a count of 0 ends the array or map.
+struct Block {
+    count: u64,
+    size: Option<u64>,
+    start: usize,
+}
+
+impl Block {
+    fn check(&self, end: usize, head: usize) -> Walked<()> {
+        match self.size {
+            Some(size) if size != (end - self.start) as u64 => Err(BadRecord::new(Reason::BlockSize, head)),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[inline]
+fn block(bytes: &[u8], pos: usize) -> Walked<Block> {
+    let (count, start) = long(bytes, pos)?;
+    if count >= 0 {
+        return Ok(Block { count: count.unsigned_abs(), size: None, start });
+    }
+    let (size, next) = long(bytes, start)?;
+    match u64::try_from(size) {
+        Ok(size) => Ok(Block { count: count.unsigned_abs(), size: Some(size), start: next }),
+        Err(_) => Err(BadRecord::new(Reason::NegativeLength(size), start)),
+    }
+}
+
+#[inline]
+fn deeper(depth: u32, levels: u32, pos: usize) -> Walked<u32> {
+    let depth = depth + levels;
+    if depth > MAX_DEPTH { Err(BadRecord::new(Reason::TooDeep, pos)) } else { Ok(depth) }
+}
+
+#[inline]
+fn skip(bytes: &[u8], pos: usize, width: u64) -> Walked<usize> {
+    if width > (bytes.len() - pos) as u64 {
+        return Err(BadRecord::new(Reason::Truncated, bytes.len()));
+    }
+    Ok(pos + width as usize)
+}
+
+#[inline]
+fn boolean(bytes: &[u8], pos: usize) -> Walked<usize> {
+    match bytes.get(pos) {
+        Some(0 | 1) => Ok(pos + 1),
+        Some(&byte) => Err(BadRecord::new(Reason::NotBoolean(byte), pos)),
+        None => Err(BadRecord::new(Reason::Truncated, pos)),
+    }
+}
+
+// A zigzag number of 64 bits, and where it ends.
+#[inline]
+fn long(bytes: &[u8], pos: usize) -> Walked<(i64, usize)> {
+    match bytes.get(pos) {
+        Some(&byte) if byte < 0x80 => Ok((zigzag(u64::from(byte)), pos + 1)),
+        _ => long_number(bytes, pos),
+    }
+}
+
+#[inline(never)]
+fn long_number(bytes: &[u8], pos: usize) -> Walked<(i64, usize)> {
+    let mut value = 0;
+    for (i, &byte) in bytes[pos..].iter().take(10).enumerate() {
+        // Nine bytes hold 63 bits; the tenth may hold one more.
+        if i == 9 && byte > 1 {
+            break;
+        }
+        value |= u64::from(byte & 0x7f) << (7 * i);
+        if byte < 0x80 {
+            return Ok((zigzag(value), pos + i + 1));
+        }
+    }
+    let reason = if bytes.len() - pos < 10 { Reason::Truncated } else { Reason::NumberTooLong };
+    Err(BadRecord::new(reason, pos))
+}
+
+#[inline]
+fn skip_long(bytes: &[u8], pos: usize) -> Walked<usize> {
+    if let Some(word) = bytes[pos..].first_chunk::<8>() {
+        let last = !u64::from_le_bytes(*word) & 0x8080_8080_8080_8080;
+        if last != 0 {
+            return Ok(pos + last.trailing_zeros() as usize / 8 + 1);
+        }
+    }
+    Ok(long(bytes, pos)?.1)
+}
+
+// A zigzag number of 32 bits, and where it ends.
+#[inline]
+fn int(bytes: &[u8], pos: usize) -> Walked<(i64, usize)> {
+    let (value, end) = long(bytes, pos)?;
+    if end - pos > 5 || i32::try_from(value).is_err() {
+        return Err(BadRecord::new(Reason::NumberTooLong, pos));
+    }
+    Ok((value, end))
+}
+
+#[inline]
+fn branch(bytes: &[u8], pos: usize, branches: u32) -> Walked<(usize, usize)> {
+    let (branch, end) = long(bytes, pos)?;
+    match usize::try_from(branch) {
+        Ok(index) if index < branches as usize => Ok((index, end)),
+        _ => Err(BadRecord::new(Reason::UnionBranch { branch, branches }, pos)),
+    }
+}
+
+// Where the bytes behind a length begin and end.
+#[inline]
+fn span(bytes: &[u8], pos: usize) -> Walked<(usize, usize)> {
+    let (length, from) = long(bytes, pos)?;
+    match usize::try_from(length) {
+        Ok(length) if length <= bytes.len() - from => Ok((from, from + length)),
+        Ok(_) => Err(BadRecord::new(Reason::Truncated, pos)),
+        Err(_) => Err(BadRecord::new(Reason::NegativeLength(length), pos)),
+    }
+}
+
+#[inline]
+fn utf8(text: &[u8], at: usize) -> Walked<()> {
+    if is_ascii(text) {
+        return Ok(());
+    }
+    match std::str::from_utf8(text) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(BadRecord::new(Reason::NotUtf8, at + error.valid_up_to())),
+    }
+}
+
+// Strings of records are short: whole words and one that overlaps beat a loop that first looks for alignment.
+#[inline]
+fn is_ascii(text: &[u8]) -> bool {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let Some(tail) = text.last_chunk::<8>() else {
+        return text.iter().fold(0, |seen, byte| seen | byte) < 0x80;
+    };
+    let words = text.as_chunks::<8>().0;
+    let seen = words.iter().fold(u64::from_le_bytes(*tail), |seen, word| seen | u64::from_le_bytes(*word));
+    seen & HIGH == 0
+}
+
+#[inline]
+fn zigzag(value: u64) -> i64 {
+    (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str = r#"{"type":"record","name":"L","fields":[{"name":"v","type":"long"},
+        {"name":"next","type":["null","L"]}]}"#;
+
+    fn verdict(schema: &str, datum: &[u8]) -> Result<(), (Reason, usize)> {
+        let program = Program::compile(schema).unwrap();
+        program.validate(datum).map_err(|bad| (bad.reason, bad.position))
+    }
+
+    #[track_caller]
+    fn good(schema: &str, datum: &[u8]) {
+        assert_eq!(verdict(schema, datum), Ok(()), "{schema} {datum:?}");
+    }
+
+    #[track_caller]
+    fn bad(schema: &str, datum: &[u8], reason: Reason, position: usize) {
+        assert_eq!(verdict(schema, datum), Err((reason, position)), "{schema} {datum:?}");
+    }
+
+    // Seven bits a byte; `zigzag` is undone by the walk.
+    fn varint(mut value: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        while value >= 0x80 {
+            out.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        out.push(value as u8);
+        out
+    }
+
+    #[test]
+    fn numbers_are_checked_to_their_last_bit() {
+        good(r#""long""#, &[0]);
+        good(r#""long""#, &varint(u64::MAX));
+        good(r#""long""#, &varint(u64::MAX - 1));
+        good(r#""long""#, &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00]);
+        let mut over = varint(u64::MAX);
+        over[9] = 2;
+        bad(r#""long""#, &over, Reason::NumberTooLong, 0);
+        bad(r#""long""#, &[0xff; 10], Reason::NumberTooLong, 0);
+        bad(r#""long""#, &[0xff; 11], Reason::NumberTooLong, 0);
+        bad(r#""long""#, &[0xff; 9], Reason::Truncated, 0);
+        bad(r#""long""#, &[], Reason::Truncated, 0);
+        good(r#""int""#, &varint(u64::from(u32::MAX)));
+        bad(r#""int""#, &varint(u64::from(u32::MAX) + 1), Reason::NumberTooLong, 0);
+        bad(r#""int""#, &[0x80, 0x80, 0x80, 0x80, 0x80, 0], Reason::NumberTooLong, 0);
+        bad(r#""int""#, &[0x80], Reason::Truncated, 0);
+    }
+
+    #[test]
+    fn primitives_are_checked() {
+        good(r#""null""#, &[]);
+        bad(r#""null""#, &[0], Reason::TrailingBytes, 0);
+        good(r#""boolean""#, &[1]);
+        bad(r#""boolean""#, &[2], Reason::NotBoolean(2), 0);
+        bad(r#""boolean""#, &[], Reason::Truncated, 0);
+        good(r#""float""#, &[255; 4]);
+        bad(r#""float""#, &[255; 3], Reason::Truncated, 3);
+        bad(r#""double""#, &[255; 9], Reason::TrailingBytes, 8);
+        good(r#"{"type":"fixed","name":"F","size":0}"#, &[]);
+        good(r#"{"type":"fixed","name":"F","size":3}"#, &[1, 2, 3]);
+        let three = r#"{"type":"enum","name":"E","symbols":["a","b","c"]}"#;
+        good(three, &[4]);
+        bad(three, &[6], Reason::EnumIndex { index: 3, symbols: 3 }, 0);
+        bad(three, &[1], Reason::EnumIndex { index: -1, symbols: 3 }, 0);
+    }
+
+    #[test]
+    fn lengths_stay_inside_the_datum() {
+        good(r#""bytes""#, &[4, 255, 0]);
+        bad(r#""bytes""#, &[4, 255], Reason::Truncated, 0);
+        bad(r#""bytes""#, &[1], Reason::NegativeLength(-1), 0);
+        bad(r#""string""#, &varint(1 << 63), Reason::Truncated, 0);
+        bad(r#""string""#, &varint(u64::MAX - 1), Reason::Truncated, 0);
+        bad(r#""string""#, &varint(u64::MAX), Reason::NegativeLength(i64::MIN), 0);
+        bad(r#""string""#, &[2, b'a', 0], Reason::TrailingBytes, 2);
+    }
+
+    #[test]
+    fn strings_are_utf8_wherever_the_fault_is() {
+        for length in 0..40 {
+            for at in 0..length {
+                let mut datum = vec![b'a'; length + 1];
+                datum[0] = length as u8 * 2;
+                good(r#""string""#, &datum);
+                datum[at + 1] = 0xff;
+                bad(r#""string""#, &datum, Reason::NotUtf8, at + 1);
+            }
+        }
+        let text = "grüße, 世界 🙂";
+        let mut datum = varint(text.len() as u64 * 2);
+        datum.extend_from_slice(text.as_bytes());
+        good(r#""string""#, &datum);
+        datum[0] -= 2;
+        datum.pop();
+        bad(r#""string""#, &datum, Reason::NotUtf8, 1 + text.len() - 4);
+        // A surrogate, and an overlong slash: valid for sloppy decoders only.
+        bad(r#""string""#, &[6, 0xed, 0xa0, 0x80], Reason::NotUtf8, 1);
+        bad(r#""string""#, &[4, 0xc0, 0xaf], Reason::NotUtf8, 1);
+        bad(r#"{"type":"map","values":"null"}"#, &[2, 2, 0xff, 0], Reason::NotUtf8, 2);
+    }
+
+    #[test]
+    fn unions_have_the_branch_that_is_named() {
+        let optional = r#"["null","string"]"#;
+        good(optional, &[0]);
+        good(optional, &[2, 2, b'x']);
+        good(optional, &[0x82, 0x00, 0]);
+        bad(optional, &[14], Reason::UnionBranch { branch: 7, branches: 2 }, 0);
+        bad(optional, &[1], Reason::UnionBranch { branch: -1, branches: 2 }, 0);
+        good(r#"["string","null"]"#, &[2]);
+        good(r#"["string","null"]"#, &[0, 0]);
+        good(r#"["null"]"#, &[0]);
+        bad("[]", &[0], Reason::UnionBranch { branch: 0, branches: 0 }, 0);
+        let three = r#"["long","boolean",{"type":"array","items":"string"}]"#;
+        good(three, &[0, 0x80, 1]);
+        good(three, &[2, 1]);
+        bad(three, &[2, 3], Reason::NotBoolean(3), 1);
+        good(three, &[4, 2, 2, b'x', 0]);
+        bad(three, &[6], Reason::UnionBranch { branch: 3, branches: 3 }, 0);
+    }
+
+    #[test]
+    fn blocks_may_tell_their_size_and_must_be_right() {
+        for items in ["\"boolean\"", "{\"type\":\"fixed\",\"name\":\"F\",\"size\":1}"] {
+            let array = format!(r#"{{"type":"array","items":{items}}}"#);
+            good(&array, &[0]);
+            good(&array, &[4, 1, 0, 0]);
+            good(&array, &[2, 1, 4, 1, 0, 0]);
+            good(&array, &[3, 4, 1, 0, 0]);
+            bad(&array, &[3, 6, 1, 0, 0], Reason::BlockSize, 0);
+            bad(&array, &[3, 2, 1, 0, 0], Reason::BlockSize, 0);
+            bad(&array, &[3, 1, 1, 0, 0], Reason::NegativeLength(-1), 1);
+            let end_of_block = verdict(&array, &[4, 1]).unwrap_err();
+            assert_eq!(end_of_block.0, Reason::Truncated);
+            bad(&array, &[2, 1], Reason::Truncated, 2);
+            // i64::MIN items: the negation overflows in a careless walker.
+            let mut datum = varint(u64::MAX);
+            datum.extend_from_slice(&[0, 0]);
+            assert_eq!(verdict(&array, &datum).unwrap_err().0, Reason::Truncated);
+        }
+        let map = r#"{"type":"map","values":"long"}"#;
+        good(map, &[2, 2, b'k', 8, 0]);
+        good(map, &[1, 6, 2, b'k', 8, 0]);
+        bad(map, &[1, 8, 2, b'k', 8, 0], Reason::BlockSize, 0);
+    }
+
+    #[test]
+    fn depth_ends_at_128() {
+        let list = |length: usize| {
+            let mut datum = [0, 2].repeat(length);
+            *datum.last_mut().unwrap() = 0;
+            datum
+        };
+        good(LIST, &list(1));
+        good(LIST, &list(128));
+        bad(LIST, &list(129), Reason::TooDeep, 256);
+        bad(LIST, &list(10_000), Reason::TooDeep, 256);
+        let tree =
+            r#"{"type":"record","name":"T","fields":[{"name":"c","type":{"type":"array","items":"T"}}]}"#;
+        let nested = |levels: usize| [[2].repeat(levels), [0].repeat(levels + 1)].concat();
+        good(tree, &nested(63));
+        bad(tree, &nested(64), Reason::TooDeep, 64);
+        let endless =
+            r#"{"type":"record","name":"R","fields":[{"name":"a","type":"R"},{"name":"b","type":"R"}]}"#;
+        bad(endless, &[], Reason::TooDeep, 0);
+    }
+
+    #[test]
+    fn items_without_bytes_are_counted() {
+        let nulls = r#"{"type":"array","items":"null"}"#;
+        let mut datum = varint(2_000_000);
+        datum.push(0);
+        good(nulls, &datum);
+        datum.pop();
+        datum.extend_from_slice(&[2, 0]);
+        bad(nulls, &datum, Reason::TooManyEmptyItems, 3);
+        bad(nulls, &[varint(1 << 41), vec![0]].concat(), Reason::TooManyEmptyItems, 0);
+        // Also spread over many arrays.
+        let many =
+            r#"{"type":"array","items":{"type":"array","items":{"type":"record","name":"E","fields":[]}}}"#;
+        let inner = [varint(1_200_000), vec![0]].concat();
+        bad(many, &[vec![4], inner.clone(), inner, vec![0]].concat(), Reason::TooManyEmptyItems, 5);
+    }
+
+    #[test]
+    fn numbers_of_items_beyond_the_datum_are_refused_at_once() {
+        let strings = r#"{"type":"array","items":"string"}"#;
+        bad(strings, &[varint(1 << 62), vec![0]].concat(), Reason::Truncated, 0);
+        let doubles = r#"{"type":"array","items":"double"}"#;
+        let datum = [varint(1 << 63), vec![0]].concat();
+        bad(doubles, &datum, Reason::Truncated, datum.len());
+    }
+
+    #[test]
+    fn logical_types_walk_as_what_they_annotate() {
+        let check = |schema: &str, datum: &[u8]| good(schema, datum);
+        check(r#"{"type":"bytes","logicalType":"decimal","precision":9,"scale":2}"#, &[4, 1, 2]);
+        check(r#"{"type":"fixed","name":"D","size":2,"logicalType":"decimal","precision":4}"#, &[1, 2]);
+        check(r#"{"type":"bytes","logicalType":"big-decimal"}"#, &[2, 9]);
+        check(r#"{"type":"string","logicalType":"uuid"}"#, &[2, b'x']);
+        check(r#"{"type":"fixed","name":"U","size":16,"logicalType":"uuid"}"#, &[7; 16]);
+        check(r#"{"type":"int","logicalType":"date"}"#, &[2]);
+        check(r#"{"type":"int","logicalType":"time-millis"}"#, &[2]);
+        for kind in [
+            "time-micros",
+            "timestamp-millis",
+            "timestamp-micros",
+            "timestamp-nanos",
+            "local-timestamp-millis",
+            "local-timestamp-micros",
+            "local-timestamp-nanos",
+            "of-our-own",
+        ] {
+            check(&format!(r#"{{"type":"long","logicalType":"{kind}"}}"#), &[0x80, 1]);
+        }
+        check(r#"{"type":"fixed","name":"P","size":12,"logicalType":"duration"}"#, &[0; 12]);
+        check(r#"{"type":{"type":"string","avro.java.string":"String"}}"#, &[0]);
+    }
+}
