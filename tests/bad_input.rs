@@ -13,7 +13,7 @@ use harness::gate::{Gate, Way};
 use harness::private::PrivateKafka;
 use harness::store_proxy::{self, Fault, StoreProxy};
 use harness::wait::throughout;
-use harness::{Case, Connector, Plan, SOON, Topic, avro, azurite, eventually, python, registry, servers, zookeeper};
+use harness::{Case, Connector, Plan, SOON, Topic, avro, azurite, registry, servers, zookeeper};
 
 const NUMBER: &str = r#"{"type":"record","name":"Number","fields":[{"name":"number","type":"long"}]}"#;
 

@@ -52,21 +52,16 @@ fn ends(topic: &Topic) -> BTreeMap<i32, i64> {
 /// `departures/partition-0/2026/01/31/23/59-59-0123abcd.avro`, or without the partition, or without the suffix.
 fn demand_name(blob: &Blob, partition: Option<&str>, suffix: bool) {
     let name = blob.name.as_str();
-    let wrong = || panic!("{name} is no name of the samza layout");
-    let rest = name.strip_prefix("departures/").unwrap_or_else(wrong);
-    let rest = match partition {
-        Some(partition) => rest.strip_prefix(&format!("{partition}/")).unwrap_or_else(wrong),
-        None => rest,
-    };
-    let shape: String = rest.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect();
-    let (time, end) = shape.split_at_checked("9999/99/99/99/99-99".len()).unwrap_or_else(wrong);
-    assert_eq!(time, "9999/99/99/99/99-99", "{name}");
-    if suffix {
-        let digits = end.strip_prefix('-').and_then(|end| end.strip_suffix(".avro")).unwrap_or_else(wrong);
-        assert!(digits.len() == 8 && digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)), "{name}");
-    } else {
-        assert_eq!(end, ".avro", "{name}");
-    }
+    let shape: String = name.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect();
+    let begin = partition.map_or("departures/".to_owned(), |partition| format!("departures/{partition}/"));
+    let (given, rest) = name.split_at_checked(begin.len()).unwrap_or_default();
+    assert_eq!(given, begin, "{name}");
+    let time = "9999/99/99/99/99-99";
+    assert!(shape[begin.len()..].starts_with(time), "{name}");
+    let end = rest[time.len()..].strip_suffix(".avro").unwrap_or_else(|| panic!("{name} has another extension"));
+    let digits = end.strip_prefix('-').unwrap_or(end);
+    assert!(digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)), "{name}");
+    assert_eq!((end.len(), digits.len()), if suffix { (9, 8) } else { (0, 0) }, "{name}");
 }
 
 /// The blobs of each partition are a chain of ranges from 0 to the end of its log, and agree with what they say.

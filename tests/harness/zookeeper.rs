@@ -20,8 +20,7 @@ pub(crate) struct Reader {
 impl Reader {
     pub(crate) async fn connect() -> Reader {
         let address = servers::zookeeper();
-        let mut connector = zk::Client::connector();
-        connector.with_session_timeout(Duration::from_secs(30));
+        let connector = zk::Client::connector().with_session_timeout(Duration::from_secs(30));
         let client = connector.connect(&address).await.unwrap_or_else(|e| panic!("ZooKeeper at {address}: {e}"));
         Reader { client }
     }
