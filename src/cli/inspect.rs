@@ -68,9 +68,13 @@ fn print(blob: &Path, found: &Inspection, format: Output) {
     println!("{}", blob.display());
     let line = |name: &str, value: &str| println!("  {name:<14} {value}");
     line("format", &format!("{}, codec {}", found.format, found.codec));
-    line("records", &format!("{} in {} blocks, each checked against the schema", found.records, found.blocks));
+    line(
+        "records",
+        &format!("{} in {} blocks, each checked against the schema", found.records, found.blocks),
+    );
     line("bytes", &format!("{} stored, {} before compression", found.stored_bytes, found.raw_bytes));
-    if let (Some(first), Some(last)) = (found.metadata.get("first_offset"), found.metadata.get("last_offset")) {
+    if let (Some(first), Some(last)) = (found.metadata.get("first_offset"), found.metadata.get("last_offset"))
+    {
         line("offsets", &format!("{first} to {last}"));
     }
     for (name, value) in &found.header {

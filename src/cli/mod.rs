@@ -29,6 +29,17 @@ mod exit {
     pub(super) const BAD_PLAN: u8 = 78;
 }
 
+// A panic is a broken invariant. A task that is gone would leave its partition waiting in silence; a process that is gone
+// is restarted, and a crash at any point is what the commit protocol is made for.
+fn abort_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        report(info);
+        tracing::error!(%info, "this is a fault of blobfeed: the process ends, a restart resumes behind the last commit");
+        std::process::abort();
+    }));
+}
+
 /// Runs the command line of the process.
 pub fn main() -> ExitCode {
     let args = Args::parse();
@@ -36,6 +47,7 @@ pub fn main() -> ExitCode {
         eprintln!("error: {reason}");
         return ExitCode::from(exit::USAGE);
     }
+    abort_on_panic();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -45,11 +45,16 @@ fn set(root: &mut Table, segments: &[&str], name: &str, text: &str, report: &mut
         };
         path = join(&path, &key);
         let node = table.entry(key).or_insert_with(|| Node::new(path.clone(), Value::Table(Table::new())));
-        match &mut node.value {
-            Value::Table(inner) => table = inner,
-            // Its own reader says what is wrong with a section that is no table.
-            _ => return,
-        }
+        let kind = node.kind();
+        let Value::Table(inner) = &mut node.value else {
+            let problem = Problem::new(
+                format!("a key below {path}, which is {kind}"),
+                "a key in a table",
+                "Correct the variable's name.",
+            );
+            return refuse(report, name, &join(&path, last), problem);
+        };
+        table = inner;
     }
     let key = match find(table, &path, last) {
         Ok(key) => key,
@@ -161,6 +166,10 @@ mod tests {
         };
         check(&[("BLOBFEED__FEEDS__EDIT__CONTAINER", "v")], "expected one of Edits-Live, a-b, a_b");
         check(&[("BLOBFEED__FEEDS__A_B__CONTAINER", "v")], "means a-b and a_b");
+        check(
+            &[("BLOBFEED__FEEDS__EDITS_LIVE__CONTAINER__X", "v")],
+            "below feeds.Edits-Live.container, which is text",
+        );
         check(&[("BLOBFEED__FLUSH____INTERVAL", "v")], "an empty part");
         check(&[("BLOBFEED__NAME", "v"), ("BLOBFEED__name", "w")], "two variables for one key");
     }

@@ -69,7 +69,6 @@ pub struct BlobWriter {
 #[derive(Debug, Default, Clone, Copy)]
 struct Facts {
     records: u64,
-    raw_bytes: u64,
     first: Offset,
     last: Offset,
     timestamps: Option<(i64, i64)>,
@@ -149,6 +148,7 @@ impl BlobWriter {
         let facts = self.facts;
         let mut metadata = std::mem::take(&mut self.metadata);
         facts.describe(&mut metadata);
+        metadata.insert("raw_bytes".to_owned(), self.encoder.facts().raw_bytes.to_string());
         debug!(blob = self.destination.label(), records = facts.records, "blob sealed");
         Ok(Some(PendingBlob {
             destination: self.destination.clone(),
@@ -215,7 +215,6 @@ impl Facts {
         }
         self.last = record.offset;
         self.records += 1;
-        self.raw_bytes += record.value.map_or(0, <[u8]>::len) as u64;
         if let Some(timestamp) = record.timestamp {
             let (min, max) = self.timestamps.unwrap_or((timestamp.millis, timestamp.millis));
             self.timestamps = Some((min.min(timestamp.millis), max.max(timestamp.millis)));
@@ -227,7 +226,6 @@ impl Facts {
         set("first_offset", self.first.to_string());
         set("last_offset", self.last.to_string());
         set("record_count", self.records.to_string());
-        set("raw_bytes", self.raw_bytes.to_string());
         if let Some((min, max)) = self.timestamps {
             set("min_timestamp", min.to_string());
             set("max_timestamp", max.to_string());

@@ -21,7 +21,9 @@ pub enum LogFormat {
 /// # Errors
 /// The reason why `filter` cannot be read.
 pub fn init(format: LogFormat, filter: &str) -> Result<(), String> {
-    let filter = EnvFilter::try_new(filter).map_err(|e| format!("log filter {filter:?}: {e}"))?;
+    // The SDK reports each failed attempt, and so do we, with what happens next. What the user says comes later and wins.
+    let all = format!("azure_core=warn,typespec_client_core=warn,{filter}");
+    let filter = EnvFilter::try_new(all).map_err(|e| format!("log filter {filter:?}: {e}"))?;
     let terminal = std::io::stderr().is_terminal();
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let json = match format {

@@ -63,7 +63,8 @@ mod tests {
             encode(sequence, &mut out);
             assert!(out.len() <= MAX_BYTES, "{} bytes", out.len());
             let mut rest = &out[5..];
-            let value = apache_avro::from_avro_datum(&schema, &mut rest, None).unwrap();
+            let reader = apache_avro::reader::datum::GenericDatumReader::builder(&schema).build().unwrap();
+            let value = reader.read_value(&mut rest).unwrap();
             assert!(rest.is_empty());
             let apache_avro::types::Value::Record(fields) = value else { panic!("no record") };
             assert_eq!(fields[0].1, apache_avro::types::Value::Long(sequence as i64));

@@ -104,6 +104,8 @@ async fn attempt(options: &args::Quickstart) -> anyhow::Result<bool> {
     if !options.no_kill {
         let half = options.records / 2;
         let persisted = progress.wait_for(half.max(1), &mut child).await?;
+        // Half a flush later, so that it dies with records in open blobs, as it would in life.
+        tokio::time::sleep(Duration::from_millis(500)).await;
         // SIGKILL: no handler, no goodbye, as when a machine dies.
         child.kill().await.context("the connector cannot be killed")?;
         println!("\nconnector killed (SIGKILL) with {persisted} of {} records persisted", options.records);
@@ -130,7 +132,9 @@ async fn attempt(options: &args::Quickstart) -> anyhow::Result<bool> {
         println!("\nLook into a blob:     blobfeed inspect {}", found.example.display());
         println!("See the plan:         blobfeed check {}", folder.plan().display());
     }
-    println!("Copy your own topics: write a plan (config/plan.toml shows every key), then blobfeed check PLAN, blobfeed run PLAN");
+    println!(
+        "Copy your own topics: write a plan (config/plan.toml shows every key), then blobfeed check PLAN, blobfeed run PLAN"
+    );
     Ok(found.is_complete(options.records))
 }
 
@@ -174,7 +178,8 @@ start = "earliest"
 }
 
 fn start_connector(folder: &Folder) -> anyhow::Result<Child> {
-    let log = File::options().create(true).append(true).open(folder.log()).context("the log cannot be written")?;
+    let log =
+        File::options().create(true).append(true).open(folder.log()).context("the log cannot be written")?;
     let program = std::env::current_exe().context("the program does not know its own path")?;
     Command::new(program)
         .args(["--log-format", "text", "run"])

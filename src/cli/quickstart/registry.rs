@@ -25,7 +25,8 @@ impl Drop for Registry {
 pub(super) async fn serve(schema: &'static str) -> std::io::Result<Registry> {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
     let url = format!("http://{}", listener.local_addr()?);
-    let app = axum::Router::new().route("/schemas/ids/{id}", get(async |Path(id): Path<u32>| answer(id, schema)));
+    let app =
+        axum::Router::new().route("/schemas/ids/{id}", get(async |Path(id): Path<u32>| answer(id, schema)));
     let task = tokio::spawn(async move {
         // Ends with the process or with the handle.
         let _ = axum::serve(listener, app).await;

@@ -4,6 +4,8 @@
 //! Does not own: retries, which the SDK is told not to make either; tokens of Entra ID.
 //! Crash: each request is atomic at the service; a request that was under way may still be acted on.
 //!
+//! In accounts with a hierarchical namespace a listing also names folders, as blobs without bytes.
+//!
 //! Source: "Blob service REST API" of the Azure Storage documentation. Every answer is mapped once, in `answers`.
 
 use std::future::Future;

@@ -6,6 +6,8 @@
 //! Crash: leaves files in the hidden folder only, or a blob whole. A write between its two renames is finished by the
 //! next call on that blob. Left-overs older than a week are removed when the store is opened.
 //!
+//! A commit copies the blocks once, so the disk needs room for the open blobs twice.
+//!
 //! Only calls of blobfeed respect each other (by locks of files, across processes). A blob and a folder cannot have
 //! the same name, and no segment of a name is longer than the file system allows, mostly 255 bytes.
 
