@@ -140,3 +140,12 @@ impl Case {
         }
     }
 }
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.folder.disable_cleanup(true);
+            eprintln!("plans, logs and blobs of the case are kept in {}", self.folder.path().display());
+        }
+    }
+}
