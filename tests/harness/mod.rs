@@ -21,6 +21,7 @@ pub(crate) mod kafka;
 pub(crate) mod plan;
 pub(crate) mod private;
 pub(crate) mod python;
+pub(crate) mod records;
 pub(crate) mod registry;
 pub(crate) mod servers;
 pub(crate) mod store_proxy;
