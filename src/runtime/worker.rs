@@ -111,6 +111,11 @@ impl Worker {
             match event {
                 GroupEvent::Assigned(partitions) => self.assigned(&partitions),
                 GroupEvent::Revoked { partitions, lost } => self.revoked(partitions, lost, now),
+                GroupEvent::Stray(partition) => {
+                    if let Some(slot) = self.slots.get(&partition) {
+                        self.lane.stray(*slot);
+                    }
+                }
             }
         }
         self.shared.telemetry.metrics.polled(SystemTime::now());
@@ -218,6 +223,14 @@ impl Worker {
     }
 
     fn publish(&mut self, now: Instant) {
+        // Transaction markers at the end of a log are dequeued and never offered: without this they would be lag for ever.
+        if !self.reader.has_pending() {
+            for (partition, next) in self.consumer.positions() {
+                if let Some(slot) = self.slots.get(&partition) {
+                    self.lane.dequeued_to(*slot, next);
+                }
+            }
+        }
         let reader = &self.reader;
         self.lane.publish(now, |partition| reader.known_end(partition));
         if let Some(error) = self.consumer.take_last_error() {
