@@ -44,8 +44,8 @@ pub struct Events {
     last_error: Mutex<Option<String>>,
 }
 
-impl ClientContext for Events {
-    fn error(&self, error: KafkaError, reason: &str) {
+impl Events {
+    fn note(&self, error: &KafkaError, reason: &str) {
         let text = redact(reason);
         debug!(%error, reason = text, "kafka client reports an error");
         // A single connection that closes is everyday life; these keep records from arriving.
@@ -57,11 +57,21 @@ impl ClientContext for Events {
                     | Code::SaslAuthenticationFailed
                     | Code::SSL
                     | Code::Resolve
+                    | Code::PollExceeded
+                    | Code::UnknownTopicOrPartition
+                    | Code::GroupAuthorizationFailed
+                    | Code::TopicAuthorizationFailed
             )
         );
         if serious {
             *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
         }
+    }
+}
+
+impl ClientContext for Events {
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.note(&error, reason);
     }
 
     fn log(&self, level: rdkafka::config::RDKafkaLogLevel, facility: &str, message: &str) {
@@ -157,7 +167,7 @@ impl GroupConsumer {
                 Some(Err(KafkaError::MessageConsumptionFatal(code))) => {
                     return Err(Error::Fatal { reason: redact(&code.to_string()) });
                 }
-                Some(Err(error)) => debug!(%error, "kafka client reports an error"),
+                Some(Err(error)) => self.consumer.context().note(&error, &error.to_string()),
             }
         }
         let mut events = self.consumer.context().group.lock().unwrap_or_else(PoisonError::into_inner);
