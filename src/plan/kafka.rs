@@ -28,7 +28,7 @@ const OURS: &[(&str, &str)] = &[
     ("auto.commit.interval.ms", "Remove it; offsets follow commits, which flush.interval sets."),
     ("enable.auto.offset.store", "Remove it; offsets follow commits."),
     ("auto.offset.reset", "Use feeds.<name>.start."),
-    ("enable.partition.eof", "Remove it; blobfeed needs to see the ends of partitions."),
+    ("enable.partition.eof", "Remove it; blobfeed finds the ends of partitions by itself."),
     ("queued.max.messages.kbytes", "Use memory.budget; a share of it goes to fetching ahead."),
     ("allow.auto.create.topics", "Remove it; a topic that does not exist is an error."),
 ];
