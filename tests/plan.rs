@@ -594,6 +594,7 @@ fn secrets_stay_off_open_networks() {
     let allowed =
         good(&[("store/endpoint", json!("http://azurite:10000/account")), ("store/allow_http", json!(true))]);
     assert!(allowed.notes.iter().any(|note| note.text.contains("unencrypted")), "{:?}", allowed.notes);
+    assert!(matches!(allowed.plan.store, Store::Azure(azure) if azure.allow_http));
     let user = [("schema_registry/username", json!("u")), ("schema_registry/password", json!("pw"))];
     check_all(&user, &["schema_registry.url: found \"http://r:8081\"; expected https"]);
     let mut changes = user.to_vec();

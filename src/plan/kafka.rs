@@ -240,5 +240,5 @@ pub(super) fn schema_registry(mut section: Section<'_>) -> Option<SchemaRegistry
     };
     // A trailing slash would become an empty segment before `/schemas`.
     let urls = urls?.0.iter().map(|url| url.as_str().trim_end_matches('/').to_owned()).collect();
-    Some(SchemaRegistry { urls, basic, timeout })
+    Some(SchemaRegistry { urls, basic, allow_http, timeout })
 }
