@@ -16,7 +16,12 @@ fn url() -> String {
 }
 
 fn registry() -> SchemaRegistry {
-    let plan = plan::SchemaRegistry { urls: vec![url()], basic: None, timeout: Duration::from_secs(10) };
+    let plan = plan::SchemaRegistry {
+        urls: vec![url()],
+        basic: None,
+        allow_http: false,
+        timeout: Duration::from_secs(10),
+    };
     SchemaRegistry::new(&plan).expect("the address in BLOBFEED_TEST_REGISTRY is a URL")
 }
 
@@ -106,8 +111,12 @@ async fn an_id_that_was_never_given_is_not_found() {
 async fn another_service_is_not_taken_for_a_registry() {
     let mut elsewhere = reqwest::Url::parse(&url()).expect("the address in BLOBFEED_TEST_REGISTRY is a URL");
     elsewhere.path_segments_mut().expect("http").push("nothing-here");
-    let plan =
-        plan::SchemaRegistry { urls: vec![elsewhere.into()], basic: None, timeout: Duration::from_secs(10) };
+    let plan = plan::SchemaRegistry {
+        urls: vec![elsewhere.into()],
+        basic: None,
+        allow_http: false,
+        timeout: Duration::from_secs(10),
+    };
     let registry = SchemaRegistry::new(&plan).expect("a URL");
     for answer in [registry.probe().await, registry.schema(1).await.map(|_| ())] {
         assert!(
