@@ -6,7 +6,7 @@
 //! Source: Apache Avro 1.12 specification, "Binary Encoding". Stricter where readers differ: an int has at most five
 //! bytes, a block's byte size is what its items take, a string is UTF-8, and nothing follows the datum.
 
-use super::compile::{Op, compile};
+use super::compile::{Op, Routine, compile};
 use super::schema::{SchemaError, parse};
 use crate::format::{BadRecord, Reason};
 
@@ -21,6 +21,7 @@ const MAX_EMPTY_ITEMS: u64 = 1_000_000;
 pub struct Program {
     ops: Box<[Op]>,
     targets: Box<[u32]>,
+    routines: Box<[Routine]>,
 }
 
 type Walked<T> = Result<T, BadRecord>;
@@ -32,7 +33,7 @@ impl Program {
     /// [`SchemaError`] when the text is no schema, or beyond a limit.
     pub fn compile(schema: &str) -> Result<Program, SchemaError> {
         let code = compile(&parse(schema)?);
-        Ok(Program { ops: code.ops.into(), targets: code.targets.into() })
+        Ok(Program { ops: code.ops.into(), targets: code.targets.into(), routines: code.routines.into() })
     }
 
     /// Checks that `datum` is one whole datum and nothing else.
@@ -50,12 +51,12 @@ impl Program {
     /// [`BadRecord`] with the first fault and its position in `bytes`.
     pub fn measure(&self, bytes: &[u8]) -> Result<usize, BadRecord> {
         let mut walk = Walk { program: self, bytes, empty_items: 0 };
-        walk.run(0, 1, 0, 0)
+        walk.run(self.routines[0], 1, 0, 0)
     }
 
     /// Bytes that the program takes in memory.
     pub fn size(&self) -> usize {
-        size_of_val(&*self.ops) + size_of_val(&*self.targets)
+        size_of_val(&*self.ops) + size_of_val(&*self.targets) + size_of_val(&*self.routines)
     }
 }
 
@@ -65,50 +66,74 @@ struct Walk<'a> {
     empty_items: u64,
 }
 
-impl Walk<'_> {
-    // Runs the ops from `start` to `End`, `times` over, beginning at `pos`; answers where it came to. Recursion is
-    // bounded by MAX_DEPTH.
-    fn run(&mut self, start: usize, mut times: u64, mut pos: usize, depth: u32) -> Walked<usize> {
-        let mut at = start;
+impl<'a> Walk<'a> {
+    // Runs a stretch of ops, `times` over, beginning at `pos`; answers where it came to. Recursion is bounded by
+    // MAX_DEPTH.
+    fn run(&mut self, stretch: Routine, mut times: u64, mut pos: usize, depth: u32) -> Walked<usize> {
+        let ops: &'a [Op] = &self.program.ops[..stretch.end as usize];
+        let bytes: &'a [u8] = self.bytes;
+        let mut at = stretch.start as usize;
         loop {
-            match self.program.ops[at] {
-                Op::Skip(width) => pos = skip(self.bytes, pos, width)?,
-                Op::Boolean => pos = boolean(self.bytes, pos)?,
-                Op::Int => pos = int(self.bytes, pos)?.1,
-                Op::Longs(count) => {
+            let Some(&op) = ops.get(at) else {
+                times -= 1;
+                if times == 0 {
+                    return Ok(pos);
+                }
+                at = stretch.start as usize;
+                continue;
+            };
+            match op {
+                Op::Skip(width) => pos = skip(bytes, pos, width)?,
+                Op::Booleans(count) => {
                     for _ in 0..count {
-                        pos = skip_long(self.bytes, pos)?;
+                        pos = boolean(bytes, pos)?;
                     }
                 }
-                Op::Bytes => pos = span(self.bytes, pos)?.1,
-                Op::Text => {
-                    let (from, to) = span(self.bytes, pos)?;
-                    utf8(&self.bytes[from..to], from)?;
-                    pos = to;
+                Op::Int => pos = int(bytes, pos)?.1,
+                Op::Longs(count) => {
+                    for _ in 0..count {
+                        pos = skip_long(bytes, pos)?;
+                    }
+                }
+                Op::Bytes => pos = span(bytes, pos)?.1,
+                Op::Texts(count) => {
+                    for _ in 0..count {
+                        pos = text(bytes, pos)?;
+                    }
                 }
                 Op::Enum { symbols } => {
-                    let (index, next) = int(self.bytes, pos)?;
+                    let (index, next) = int(bytes, pos)?;
                     if !(0..i64::from(symbols)).contains(&index) {
                         return Err(BadRecord::new(Reason::EnumIndex { index, symbols }, pos));
                     }
                     pos = next;
                 }
+                Op::OptionalLong { empty } => {
+                    let (branch, next) = branch(bytes, pos, 2)?;
+                    pos = if branch == usize::from(empty) { next } else { skip_long(bytes, next)? };
+                }
+                Op::OptionalText { empty } => {
+                    let (branch, next) = branch(bytes, pos, 2)?;
+                    pos = if branch == usize::from(empty) { next } else { text(bytes, next)? };
+                }
                 Op::Optional { empty, end } => {
-                    let (branch, next) = branch(self.bytes, pos, 2)?;
+                    let (branch, next) = branch(bytes, pos, 2)?;
                     pos = next;
-                    if branch * 2 == usize::from(empty) {
+                    if branch == usize::from(empty) {
                         at = end as usize;
                         continue;
                     }
                 }
                 Op::Union { table, branches } => {
-                    let (branch, next) = branch(self.bytes, pos, branches)?;
+                    let (branch, next) = branch(bytes, pos, branches)?;
                     pos = next;
                     at = self.program.targets[table as usize + branch] as usize;
                     continue;
                 }
                 Op::Items { end, levels } => {
-                    pos = self.items(at + 1, pos, deeper(depth, levels, pos)?)?;
+                    // What follows an op is an index of ops, and those are counted in 32 bits.
+                    let item = Routine { start: at as u32 + 1, end };
+                    pos = self.items(item, pos, deeper(depth, levels, pos)?)?;
                     at = end as usize;
                     continue;
                 }
@@ -116,21 +141,13 @@ impl Walk<'_> {
                     deeper(depth, levels, pos)?;
                     pos = self.fixed_items(width, pos)?;
                 }
-                Op::Call { target, levels } => {
+                Op::Call { routine, levels } => {
                     // The routine counts its record, so one more must fit.
                     deeper(depth, levels + 1, pos)?;
-                    pos = self.run(target as usize, 1, pos, depth + levels)?;
+                    pos = self.run(self.program.routines[routine as usize], 1, pos, depth + levels)?;
                 }
                 Op::Jump(target) => {
                     at = target as usize;
-                    continue;
-                }
-                Op::End => {
-                    times -= 1;
-                    if times == 0 {
-                        return Ok(pos);
-                    }
-                    at = start;
                     continue;
                 }
             }
@@ -138,7 +155,7 @@ impl Walk<'_> {
         }
     }
 
-    fn items(&mut self, item: usize, mut pos: usize, depth: u32) -> Walked<usize> {
+    fn items(&mut self, item: Routine, mut pos: usize, depth: u32) -> Walked<usize> {
         loop {
             let block = block(self.bytes, pos)?;
             if block.count == 0 {
@@ -293,10 +310,17 @@ fn span(bytes: &[u8], pos: usize) -> Walked<(usize, usize)> {
 }
 
 #[inline]
-fn utf8(text: &[u8], at: usize) -> Walked<()> {
-    if is_ascii(text) {
-        return Ok(());
+fn text(bytes: &[u8], pos: usize) -> Walked<usize> {
+    let (from, to) = span(bytes, pos)?;
+    let text = &bytes[from..to];
+    if !is_ascii(text) {
+        utf8(text, from)?;
     }
+    Ok(to)
+}
+
+#[inline(never)]
+fn utf8(text: &[u8], at: usize) -> Walked<()> {
     match std::str::from_utf8(text) {
         Ok(_) => Ok(()),
         Err(error) => Err(BadRecord::new(Reason::NotUtf8, at + error.valid_up_to())),
