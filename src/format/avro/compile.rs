@@ -16,16 +16,16 @@ use super::schema::{Node, NodeId, Schema};
 pub(super) enum Op {
     /// So many bytes of any value.
     Skip(u64),
-    /// So many bytes that are 0 or 1.
-    Booleans(u32),
+    /// One byte, 0 or 1.
+    Boolean,
     /// A number of 32 bits.
     Int,
     /// So many numbers of 64 bits.
     Longs(u32),
     /// A length and as many bytes.
     Bytes,
-    /// So many times a length and as many bytes of UTF-8.
-    Texts(u32),
+    /// A length and as many bytes of UTF-8.
+    Text,
     /// An index below `symbols`.
     Enum { symbols: u32 },
     /// A branch of two, one of which is empty: `empty` is its index. The other one is a number of 64 bits.
@@ -156,11 +156,11 @@ impl Emitter<'_> {
             Node::Null | Node::Float | Node::Double | Node::Fixed(_) => {
                 unreachable!("nodes of fixed width are skipped")
             }
-            Node::Boolean => self.repeat(Op::Booleans(1)),
+            Node::Boolean => self.push(Op::Boolean),
             Node::Int => self.push(Op::Int),
-            Node::Long => self.repeat(Op::Longs(1)),
+            Node::Long => self.long(),
             Node::Bytes => self.push(Op::Bytes),
-            Node::String => self.repeat(Op::Texts(1)),
+            Node::String => self.push(Op::Text),
             Node::Enum(symbols) => self.push(Op::Enum { symbols: *symbols }),
             Node::Record(fields) => fields.iter().for_each(|&field| self.node(field, levels + 1)),
             Node::Array(item) => match self.widths[*item] {
@@ -168,7 +168,7 @@ impl Emitter<'_> {
                 None => self.items(levels + 1, |emitter| emitter.node(*item, 0)),
             },
             Node::Map(value) => self.items(levels + 1, |emitter| {
-                emitter.repeat(Op::Texts(1));
+                emitter.push(Op::Text);
                 emitter.node(*value, 0);
             }),
             Node::Union(branches) => self.union(branches, levels),
@@ -238,13 +238,10 @@ impl Emitter<'_> {
         }
     }
 
-    // Adds an op that counts to one, or counts on.
-    fn repeat(&mut self, op: Op) {
-        match (self.last_to_merge(), op) {
-            (Some(Op::Booleans(count)), Op::Booleans(more))
-            | (Some(Op::Longs(count)), Op::Longs(more))
-            | (Some(Op::Texts(count)), Op::Texts(more)) => *count += more,
-            _ => self.push(op),
+    fn long(&mut self) {
+        match self.last_to_merge() {
+            Some(Op::Longs(count)) => *count += 1,
+            _ => self.push(Op::Longs(1)),
         }
     }
 
@@ -288,7 +285,7 @@ mod tests {
         check(&record(&[r#""float""#, inner, r#""I""#, r#""float""#]), &[Op::Skip(4 + 11 + 11 + 4)]);
         check(
             &record(&[r#""long""#, r#""long""#, r#""boolean""#, r#""float""#]),
-            &[Op::Longs(2), Op::Booleans(1), Op::Skip(4)],
+            &[Op::Longs(2), Op::Boolean, Op::Skip(4)],
         );
     }
 
@@ -303,9 +300,16 @@ mod tests {
                 r#""boolean""#,
                 r#""boolean""#,
             ]),
-            &[Op::Texts(2), Op::OptionalText { empty: 0 }, Op::OptionalLong { empty: 1 }, Op::Booleans(2)],
+            &[
+                Op::Text,
+                Op::Text,
+                Op::OptionalText { empty: 0 },
+                Op::OptionalLong { empty: 1 },
+                Op::Boolean,
+                Op::Boolean,
+            ],
         );
-        check(r#"{"type":"map","values":"string"}"#, &[Op::Items { end: 2, levels: 1 }, Op::Texts(2)]);
+        check(r#"{"type":"map","values":"string"}"#, &[Op::Items { end: 3, levels: 1 }, Op::Text, Op::Text]);
     }
 
     #[test]
@@ -320,7 +324,7 @@ mod tests {
         );
         check(
             &record(&[r#"{"type":"array","items":"string"}"#, r#""string""#]),
-            &[Op::Items { end: 2, levels: 2 }, Op::Texts(1), Op::Texts(1)],
+            &[Op::Items { end: 2, levels: 2 }, Op::Text, Op::Text],
         );
     }
 

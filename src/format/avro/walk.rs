@@ -7,6 +7,7 @@
 //! bytes, a block's byte size is what its items take, a string is UTF-8, and nothing follows the datum.
 
 use super::compile::{Op, Routine, compile};
+use super::scalar::{Walked, boolean, branch, int, long, skip, skip_long, span, text};
 use super::schema::{SchemaError, parse};
 use crate::format::{BadRecord, Reason};
 
@@ -23,8 +24,6 @@ pub struct Program {
     targets: Box<[u32]>,
     routines: Box<[Routine]>,
 }
-
-type Walked<T> = Result<T, BadRecord>;
 
 impl Program {
     /// Compiles a self-contained schema.
@@ -84,11 +83,7 @@ impl<'a> Walk<'a> {
             };
             match op {
                 Op::Skip(width) => pos = skip(bytes, pos, width)?,
-                Op::Booleans(count) => {
-                    for _ in 0..count {
-                        pos = boolean(bytes, pos)?;
-                    }
-                }
+                Op::Boolean => pos = boolean(bytes, pos)?,
                 Op::Int => pos = int(bytes, pos)?.1,
                 Op::Longs(count) => {
                     for _ in 0..count {
@@ -96,11 +91,7 @@ impl<'a> Walk<'a> {
                     }
                 }
                 Op::Bytes => pos = span(bytes, pos)?.1,
-                Op::Texts(count) => {
-                    for _ in 0..count {
-                        pos = text(bytes, pos)?;
-                    }
-                }
+                Op::Text => pos = text(bytes, pos)?,
                 Op::Enum { symbols } => {
                     let (index, next) = int(bytes, pos)?;
                     if !(0..i64::from(symbols)).contains(&index) {
@@ -223,125 +214,6 @@ fn block(bytes: &[u8], pos: usize) -> Walked<Block> {
 fn deeper(depth: u32, levels: u32, pos: usize) -> Walked<u32> {
     let depth = depth + levels;
     if depth > MAX_DEPTH { Err(BadRecord::new(Reason::TooDeep, pos)) } else { Ok(depth) }
-}
-
-#[inline]
-fn skip(bytes: &[u8], pos: usize, width: u64) -> Walked<usize> {
-    if width > (bytes.len() - pos) as u64 {
-        return Err(BadRecord::new(Reason::Truncated, bytes.len()));
-    }
-    Ok(pos + width as usize)
-}
-
-#[inline]
-fn boolean(bytes: &[u8], pos: usize) -> Walked<usize> {
-    match bytes.get(pos) {
-        Some(0 | 1) => Ok(pos + 1),
-        Some(&byte) => Err(BadRecord::new(Reason::NotBoolean(byte), pos)),
-        None => Err(BadRecord::new(Reason::Truncated, pos)),
-    }
-}
-
-// A zigzag number of 64 bits, and where it ends.
-#[inline]
-fn long(bytes: &[u8], pos: usize) -> Walked<(i64, usize)> {
-    match bytes.get(pos) {
-        Some(&byte) if byte < 0x80 => Ok((zigzag(u64::from(byte)), pos + 1)),
-        _ => long_number(bytes, pos),
-    }
-}
-
-#[inline(never)]
-fn long_number(bytes: &[u8], pos: usize) -> Walked<(i64, usize)> {
-    let mut value = 0;
-    for (i, &byte) in bytes[pos..].iter().take(10).enumerate() {
-        // Nine bytes hold 63 bits; the tenth may hold one more.
-        if i == 9 && byte > 1 {
-            break;
-        }
-        value |= u64::from(byte & 0x7f) << (7 * i);
-        if byte < 0x80 {
-            return Ok((zigzag(value), pos + i + 1));
-        }
-    }
-    let reason = if bytes.len() - pos < 10 { Reason::Truncated } else { Reason::NumberTooLong };
-    Err(BadRecord::new(reason, pos))
-}
-
-#[inline]
-fn skip_long(bytes: &[u8], pos: usize) -> Walked<usize> {
-    if let Some(word) = bytes[pos..].first_chunk::<8>() {
-        let last = !u64::from_le_bytes(*word) & 0x8080_8080_8080_8080;
-        if last != 0 {
-            return Ok(pos + last.trailing_zeros() as usize / 8 + 1);
-        }
-    }
-    Ok(long(bytes, pos)?.1)
-}
-
-// A zigzag number of 32 bits, and where it ends.
-#[inline]
-fn int(bytes: &[u8], pos: usize) -> Walked<(i64, usize)> {
-    let (value, end) = long(bytes, pos)?;
-    if end - pos > 5 || i32::try_from(value).is_err() {
-        return Err(BadRecord::new(Reason::NumberTooLong, pos));
-    }
-    Ok((value, end))
-}
-
-#[inline]
-fn branch(bytes: &[u8], pos: usize, branches: u32) -> Walked<(usize, usize)> {
-    let (branch, end) = long(bytes, pos)?;
-    match usize::try_from(branch) {
-        Ok(index) if index < branches as usize => Ok((index, end)),
-        _ => Err(BadRecord::new(Reason::UnionBranch { branch, branches }, pos)),
-    }
-}
-
-// Where the bytes behind a length begin and end.
-#[inline]
-fn span(bytes: &[u8], pos: usize) -> Walked<(usize, usize)> {
-    let (length, from) = long(bytes, pos)?;
-    match usize::try_from(length) {
-        Ok(length) if length <= bytes.len() - from => Ok((from, from + length)),
-        Ok(_) => Err(BadRecord::new(Reason::Truncated, pos)),
-        Err(_) => Err(BadRecord::new(Reason::NegativeLength(length), pos)),
-    }
-}
-
-#[inline]
-fn text(bytes: &[u8], pos: usize) -> Walked<usize> {
-    let (from, to) = span(bytes, pos)?;
-    let text = &bytes[from..to];
-    if !is_ascii(text) {
-        utf8(text, from)?;
-    }
-    Ok(to)
-}
-
-#[inline(never)]
-fn utf8(text: &[u8], at: usize) -> Walked<()> {
-    match std::str::from_utf8(text) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(BadRecord::new(Reason::NotUtf8, at + error.valid_up_to())),
-    }
-}
-
-// Strings of records are short: whole words and one that overlaps beat a loop that first looks for alignment.
-#[inline]
-fn is_ascii(text: &[u8]) -> bool {
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    let Some(tail) = text.last_chunk::<8>() else {
-        return text.iter().fold(0, |seen, byte| seen | byte) < 0x80;
-    };
-    let words = text.as_chunks::<8>().0;
-    let seen = words.iter().fold(u64::from_le_bytes(*tail), |seen, word| seen | u64::from_le_bytes(*word));
-    seen & HIGH == 0
-}
-
-#[inline]
-fn zigzag(value: u64) -> i64 {
-    (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
 }
 
 #[cfg(test)]
