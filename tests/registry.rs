@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use blobfeed::format::avro::{self, AvroSchema};
+use blobfeed::format::avro::AvroSchema;
 use blobfeed::plan;
 use blobfeed::registry::{Error, SchemaKind, SchemaRegistry};
 use serde_json::{Value, json};
@@ -92,8 +92,8 @@ async fn references_are_followed_through_subjects_with_odd_names() {
     let found = registry().schema(id).await.expect("the schema and its references were registered");
     let names: Vec<&str> = found.references.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, [format!("x.{inner}"), format!("x.{middle}")]);
-    let text = avro::inline(&found.text, &found.references).expect("all names are defined");
-    let schema = AvroSchema::new(id, text.into()).expect("self-contained");
+    let schema =
+        AvroSchema::with_references(id, &found.text, &found.references).expect("all names are defined");
     assert!(schema.program.validate(&[2, 2, 0]).is_ok());
     assert!(schema.program.validate(&[4, 0]).is_err());
 }
