@@ -202,7 +202,7 @@ async fn a_broker_that_dies_is_waited_for() {
     connector.is_ready().await;
 
     kafka.kill().await;
-    connector.is_unready(&["kafka"]).await;
+    connector.is_unready(&["group", "session timed out"]).await;
     assert_eq!(connector.get("/livez").await.expect("an answer").0, 200);
 
     kafka.up().await;
