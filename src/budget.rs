@@ -13,6 +13,8 @@ use crate::model::BlockContent;
 
 /// Size of a pooled chunk: a container block of 64 KiB, its head and the record that closed it.
 pub const CHUNK: usize = 72 * 1024;
+/// The least that a buffer grows to.
+const MIN_BUF: usize = 1024;
 
 /// A process-wide byte budget. Cloning shares it.
 ///
@@ -84,8 +86,7 @@ impl Budget {
 
     /// An empty buffer of at least [`CHUNK`] bytes.
     pub fn chunk(&self) -> Buf {
-        let pooled = self.pool().pop();
-        let bytes = pooled.unwrap_or_else(|| Vec::with_capacity(CHUNK));
+        let bytes = self.pooled();
         let lease = self.lease(bytes.capacity());
         Buf { bytes, lease }
     }
@@ -95,6 +96,11 @@ impl Budget {
         let bytes = Vec::with_capacity(capacity);
         let lease = self.lease(bytes.capacity());
         Buf { bytes, lease }
+    }
+
+    fn pooled(&self) -> Vec<u8> {
+        let pooled = self.pool().pop();
+        pooled.unwrap_or_else(|| Vec::with_capacity(CHUNK))
     }
 
     fn pool(&self) -> std::sync::MutexGuard<'_, Vec<Vec<u8>>> {
@@ -180,6 +186,26 @@ impl Buf {
         &mut self.bytes
     }
 
+    /// Makes room for `more` bytes. Grows fourfold while small, then to a pooled chunk, and only as far as needed
+    /// beyond that: thousands of nearly empty buffers stay small, a busy one is copied twice at most.
+    pub fn reserve(&mut self, more: usize) {
+        let needed = self.bytes.len() + more;
+        let capacity = self.bytes.capacity();
+        if needed <= capacity {
+            return;
+        }
+        let next = needed.max(capacity.saturating_mul(4)).max(MIN_BUF);
+        if needed <= CHUNK && next > CHUNK / 2 {
+            let mut chunk = self.lease.budget.pooled();
+            chunk.extend_from_slice(&self.bytes);
+            self.bytes = chunk;
+        } else {
+            let next = if needed > CHUNK { needed } else { next };
+            self.bytes.reserve_exact(next - self.bytes.len());
+        }
+        self.settle();
+    }
+
     /// Counts the capacity that the bytes have now.
     pub fn settle(&mut self) {
         if self.bytes.capacity() != self.lease.bytes {
@@ -255,7 +281,10 @@ impl Tail {
     pub fn push_slice(&mut self, mut bytes: &[u8]) {
         self.len += bytes.len();
         while !bytes.is_empty() {
-            let open = self.open.get_or_insert_with(|| self.budget.chunk());
+            let open = self.open.get_or_insert_with(|| self.budget.small(0));
+            if open.len() < CHUNK {
+                open.reserve(bytes.len().min(CHUNK - open.len()));
+            }
             let (now, later) = bytes.split_at(bytes.len().min(open.room()));
             open.bytes_mut().extend_from_slice(now);
             bytes = later;
@@ -325,6 +354,35 @@ mod tests {
         drop((0..8).map(|_| budget.chunk()).collect::<Vec<_>>());
         assert_eq!(budget.pool().len(), 2);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn buffers_grow_from_small_to_a_chunk_and_then_as_needed() {
+        let budget = Budget::new(1 << 30);
+        let mut buf = budget.small(0);
+        let mut capacities = vec![];
+        for _ in 0..2_000 {
+            buf.reserve(100);
+            buf.bytes_mut().extend_from_slice(&[7; 100]);
+            assert_eq!(budget.used(), buf.bytes.capacity());
+            capacities.push(buf.bytes.capacity());
+        }
+        capacities.dedup();
+        assert_eq!(capacities[..5], [1024, 4096, 16384, CHUNK, 73_800]);
+        assert_eq!(buf.as_slice(), [7; 200_000]);
+        drop(buf);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_small_tail_takes_little() {
+        let budget = Budget::new(1 << 20);
+        let mut tail = Tail::new(&budget);
+        tail.push_slice(&[1; 100]);
+        assert_eq!(budget.used(), MIN_BUF);
+        tail.push_slice(&[1; 100_000]);
+        assert!(budget.used() <= 2 * CHUNK, "{budget:?}");
+        assert_eq!(tail.take().to_vec(), [1; 100_100]);
     }
 
     #[test]

@@ -97,7 +97,7 @@ mod tests {
         check("plain text, no url", "plain text, no url");
         check("at https://a/b?sv=1&sig=abc%3D&se=2 failed", "at https://a/b?sv=1&sig=***&se=2 failed");
         check("http://user:pw@host:1/x", "http://***@host:1/x");
-        check("(https://h/c?SIG=x)", "(https://h/c?SIG=***");
+        check("(https://h/c?SIG=x)", "(https://h/c?SIG=***)");
         check("two http://u@a http://b?token=t", "two http://***@a http://b?token=***");
         check("?sv=2020&sig=abc", "?sv=2020&sig=***");
     }

@@ -25,7 +25,7 @@ pub struct Plan {
     pub memory: Memory,
     /// `[http]`; `None` when `listen = ""`.
     pub http: Option<Http>,
-    /// `[shutdown]`-like deadlines.
+    /// `[deadlines]`.
     pub deadlines: Deadlines,
     /// `[feeds.<name>]`, in order of name.
     pub feeds: Vec<Feed>,
@@ -53,6 +53,8 @@ pub struct SchemaRegistry {
     pub urls: Vec<String>,
     /// `username` and `password`, for basic authentication.
     pub basic: Option<(String, Secret)>,
+    /// `allow_http`: whether a password may go over http to another machine; default false.
+    pub allow_http: bool,
     /// `timeout` of one request; default 10 s.
     pub timeout: Duration,
 }
@@ -77,6 +79,8 @@ pub struct AzureStore {
     pub endpoint: url::Url,
     /// `credential`.
     pub credential: AzureCredential,
+    /// `allow_http`: whether the credential may go over http to another machine; default false.
+    pub allow_http: bool,
     /// `checksum` of blocks; default crc64.
     pub checksum: Checksum,
     /// `create_container` when it is absent; default true.
@@ -218,6 +222,20 @@ pub struct Target {
     pub partition: Template,
     /// `suffix`: eight random hex digits at the end of each name; default true.
     pub suffix: bool,
+}
+
+impl Target {
+    /// A name as blobs of this topic partition have it.
+    pub fn example(&self, topic: &str, partition: i32) -> String {
+        let mut name = self.stream.render(topic, partition);
+        let part = self.partition.render(topic, partition);
+        if !part.is_empty() {
+            name.push('/');
+            name.push_str(&part);
+        }
+        let suffix = if self.suffix { "-5f0c2a9e" } else { "" };
+        format!("{name}/2026/01/31/23/59-58{suffix}.avro")
+    }
 }
 
 /// Where a feed starts when no offset is known.

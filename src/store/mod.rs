@@ -13,6 +13,18 @@ use bytes::Bytes;
 
 use crate::error::Class;
 use crate::model::{BlobHeaders, BlobName, BlobRef, BlockContent, BlockId, Metadata};
+use crate::plan;
+
+mod azure;
+#[doc(hidden)]
+pub mod contract;
+mod directory;
+mod memory;
+mod rules;
+
+pub use azure::AzureStore;
+pub use directory::DirectoryStore;
+pub use memory::{Clock, Fault, Faults, MemoryStore, Operation, OperationKind};
 
 /// What must be true of the blob for a write to happen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,6 +127,29 @@ pub trait BlobStore: Send + Sync + 'static {
 
 /// A store as the rest of the code holds it.
 pub type SharedStore = Arc<dyn BlobStore>;
+
+/// The store that a plan asks for. Nothing is sent; a directory is opened and its old left-overs are removed.
+///
+/// # Errors
+/// [`Error::Configuration`] when the plan's section can never work, [`Error::Disk`] when the directory's disk refuses.
+pub fn open(store: &plan::Store) -> Result<SharedStore, Error> {
+    Ok(match store {
+        plan::Store::Azure(azure) => Arc::new(AzureStore::new(azure)?),
+        plan::Store::Directory(directory) => Arc::new(DirectoryStore::open(&directory.path)?),
+        plan::Store::Memory => Arc::new(MemoryStore::new()),
+    })
+}
+
+/// Whether a write may happen where the committed blob has the ETag `present`; for stores that decide themselves.
+fn admit(blob: &BlobRef, condition: &Condition, present: Option<&str>) -> Result<(), Error> {
+    match condition {
+        Condition::None => Ok(()),
+        Condition::Absent if present.is_none() => Ok(()),
+        Condition::Absent => Err(Error::AlreadyExists { blob: blob.to_string() }),
+        Condition::Matches(etag) if present == Some(etag.as_str()) => Ok(()),
+        Condition::Matches(_) => Err(Error::ConditionNotMet { blob: blob.to_string() }),
+    }
+}
 
 /// Why a request to a store failed.
 ///
@@ -280,5 +315,55 @@ impl crate::retry::Classify for Error {
 
     fn retry_after(&self) -> Option<Duration> {
         Error::retry_after(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Secret;
+    use crate::plan::{AzureCredential, Checksum};
+
+    fn azure(endpoint: &str) -> plan::Store {
+        plan::Store::Azure(plan::AzureStore {
+            account: "acc".to_owned(),
+            endpoint: endpoint.parse().unwrap(),
+            credential: AzureCredential::SharedKey(Secret::new("a2V5")),
+            allow_http: false,
+            checksum: Checksum::Crc64,
+            create_container: true,
+            request_timeout: Duration::from_secs(1),
+            concurrency: 1,
+        })
+    }
+
+    #[tokio::test]
+    async fn a_plan_is_opened_by_its_kind() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a/b");
+        open(&plan::Store::Memory).unwrap().ensure_container("data", true).await.unwrap();
+        let directory = open(&plan::Store::Directory(plan::DirectoryStore { path: path.clone() })).unwrap();
+        directory.ensure_container("data", true).await.unwrap();
+        assert!(path.join("data").is_dir());
+        open(&azure("https://acc.blob.core.windows.net")).unwrap();
+        let error = open(&azure("http://acc.blob.core.windows.net")).err().unwrap();
+        assert_eq!(error.class(), Class::BadPlan);
+    }
+
+    #[test]
+    fn conditions_admit_what_they_say() {
+        let blob = BlobRef { container: "data".into(), name: BlobName::new("a").unwrap() };
+        let check = |condition: Condition, present: Option<&str>, expected: Option<&str>| {
+            let refused = admit(&blob, &condition, present).err();
+            assert_eq!(refused.map(|error| error.kind()), expected, "{condition:?} on {present:?}");
+        };
+        let matches = || Condition::Matches("1".to_owned());
+        check(Condition::None, None, None);
+        check(Condition::None, Some("1"), None);
+        check(Condition::Absent, None, None);
+        check(Condition::Absent, Some("1"), Some("already_exists"));
+        check(matches(), Some("1"), None);
+        check(matches(), Some("2"), Some("condition_not_met"));
+        check(matches(), None, Some("condition_not_met"));
     }
 }

@@ -1,0 +1,1 @@
+"""The servers that blobfeed's tests run against, without containers. Used by `scripts/servers`."""
