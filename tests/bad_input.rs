@@ -292,7 +292,11 @@ async fn a_kill_while_the_store_answers_500_loses_nothing() {
     let connector = case.run(&plan);
     connector.is_unready(&["store", "500"]).await;
     connector.kill();
-    assert_eq!(offsets(&plan).await.values().sum::<i64>(), 0, "nothing is committed, so nothing is persisted");
+    assert_eq!(
+        offsets(&plan).await.values().sum::<i64>(),
+        0,
+        "nothing is committed, so nothing is persisted"
+    );
     proxy.heal();
     case.copy(&plan).await;
     demand_each_once(&blobs(&case, &plan).await, 1000).await;
@@ -371,7 +375,10 @@ impl SmallDisk {
     fn make(case: &Case) -> SmallDisk {
         let path = case.path("disk");
         std::fs::create_dir(&path).expect("a folder");
-        let done = std::process::Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]).arg(&path).output();
+        let done = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
+            .arg(&path)
+            .output();
         let mounted = done.is_ok_and(|done| done.status.success());
         SmallDisk { path, mounted }
     }
@@ -382,7 +389,9 @@ impl SmallDisk {
         }
         // A limit of 1 MiB a file; without the signal that goes with it, a write beyond is an error like any other.
         let mut confined = std::process::Command::new("bash");
-        confined.args(["-c", "trap '' XFSZ; ulimit -S -f 1024; exec \"$0\" \"$@\""]).arg(command.get_program());
+        confined
+            .args(["-c", "trap '' XFSZ; ulimit -S -f 1024; exec \"$0\" \"$@\""])
+            .arg(command.get_program());
         confined.args(command.get_args()).stdin(std::process::Stdio::null());
         for (name, value) in command.get_envs() {
             match value {
@@ -430,7 +439,11 @@ async fn a_registry_that_is_down_is_waited_for() {
         .eventually("the partition to say that it waits", async || {
             let partition = connector.partition(0).await?;
             let reason = partition["reason"].as_str().unwrap_or_default();
-            if partition["state"] == "waiting" && reason.contains("schema") { Ok(()) } else { Err(partition.to_string()) }
+            if partition["state"] == "waiting" && reason.contains("schema") {
+                Ok(())
+            } else {
+                Err(partition.to_string())
+            }
         })
         .await;
     gate.set(Way::Open);
@@ -639,7 +652,8 @@ async fn secrets_are_in_no_output() {
     }
     let registry = "username = \"reader\"\npassword = \"${env:BLOBFEED_TEST_CANARY}\"";
     let path = case.path("plan.toml");
-    let with_registry = plan.toml().replace("[schema_registry]\n", &format!("[schema_registry]\n{registry}\n"));
+    let with_registry =
+        plan.toml().replace("[schema_registry]\n", &format!("[schema_registry]\n{registry}\n"));
     std::fs::write(&path, &with_registry).expect("a plan can be written");
     let path = path.to_str().expect("UTF-8");
     const CANARY: &str = "Canary7f3aPassword";

@@ -18,9 +18,12 @@ use serde_json::Value;
 /// A topic with the first `rows` flights in it.
 async fn loaded(case: &mut Case, rows: usize) -> Topic {
     let topic = case.topic(flights::PARTITIONS).await;
-    let (schema, all) = (registry::register(&topic.name, &flights::schema().await).await, flights::load().await);
+    let (schema, all) =
+        (registry::register(&topic.name, &flights::schema().await).await, flights::load().await);
     let to = topic.clone();
-    tokio::task::spawn_blocking(move || to.send_all(all.framed(schema).take(rows))).await.expect("all is sent");
+    tokio::task::spawn_blocking(move || to.send_all(all.framed(schema).take(rows)))
+        .await
+        .expect("all is sent");
     topic
 }
 
@@ -58,7 +61,8 @@ fn demand_name(blob: &Blob, partition: Option<&str>, suffix: bool) {
     assert_eq!(given, begin, "{name}");
     let time = "9999/99/99/99/99-99";
     assert!(shape[begin.len()..].starts_with(time), "{name}");
-    let end = rest[time.len()..].strip_suffix(".avro").unwrap_or_else(|| panic!("{name} has another extension"));
+    let end =
+        rest[time.len()..].strip_suffix(".avro").unwrap_or_else(|| panic!("{name} has another extension"));
     let digits = end.strip_prefix('-').unwrap_or(end);
     assert!(digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)), "{name}");
     assert_eq!((end.len(), digits.len()), if suffix { (9, 8) } else { (0, 0) }, "{name}");
@@ -87,7 +91,12 @@ fn demand_metadata(blobs: &[Blob], plan: &Plan, topic: &Topic, schema: &str) {
         for blob in chain {
             assert_eq!(blob.number("first_offset"), next, "{:?}", blob.metadata);
             assert_eq!(blob.number("commit_first"), next, "one blob a commit here: {:?}", blob.metadata);
-            assert_eq!(blob.number("last_offset"), next + blob.number("record_count") - 1, "{:?}", blob.metadata);
+            assert_eq!(
+                blob.number("last_offset"),
+                next + blob.number("record_count") - 1,
+                "{:?}",
+                blob.metadata
+            );
             next += blob.number("record_count");
             assert_eq!(blob.number("commit_next"), next, "{:?}", blob.metadata);
         }
@@ -110,7 +119,8 @@ async fn all_flights_arrive_once_in_order_under_their_schema() {
     case.copy(&plan).await;
 
     let blobs = case.download(&plan).await;
-    let folder = blobs[0].path.ancestors().find(|path| path.ends_with("departures")).expect("the stream").to_owned();
+    let folder =
+        blobs[0].path.ancestors().find(|path| path.ends_with("departures")).expect("the stream").to_owned();
     let counts = flights::demand_each_once(&folder, flights::COUNT).await;
     assert_eq!(counts.records, flights::COUNT as u64);
     assert_eq!(counts.partitions.len(), 6);
@@ -185,7 +195,8 @@ async fn a_stop_midway_costs_nothing() {
     exit.demand(0, &["SIGTERM"]);
     assert!(stream.goes_on(), "the connector was to be stopped midway");
     let stopped = offsets(&reader, &plan).await;
-    let committed: i64 = harness::azurite::list(&plan.container).await.iter().map(|b| b.number("record_count")).sum();
+    let committed: i64 =
+        harness::azurite::list(&plan.container).await.iter().map(|b| b.number("record_count")).sum();
     assert_eq!(committed, stopped.values().sum::<i64>(), "what is committed is persisted: {stopped:?}");
 
     stream.finish().await;
@@ -251,7 +262,11 @@ async fn two_members_share_and_one_takes_over() {
                 let status = member.status().await?;
                 let partitions = status["partitions"].as_object().ok_or_else(|| status.to_string())?;
                 let moved = |p: &Value| p["persisted"].as_i64().is_some_and(|offset| offset > 0);
-                if partitions.len() == 3 && partitions.values().all(moved) { Ok(()) } else { Err(status.to_string()) }
+                if partitions.len() == 3 && partitions.values().all(moved) {
+                    Ok(())
+                } else {
+                    Err(status.to_string())
+                }
             })
             .await;
     }

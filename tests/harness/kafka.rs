@@ -47,13 +47,15 @@ impl Topic {
         for result in made {
             result.unwrap_or_else(|(topic, code)| panic!("topic {topic}: {code}"));
         }
-        eventually("the topic's leaders", SOON, async || topic.ends().map(drop).map_err(|e| e.to_string())).await;
+        eventually("the topic's leaders", SOON, async || topic.ends().map(drop).map_err(|e| e.to_string()))
+            .await;
         topic
     }
 
     /// Offsets behind the last records, by partition.
     pub(crate) fn ends(&self) -> Result<Vec<i64>, KafkaError> {
-        let consumer: BaseConsumer = ClientConfig::new().set("bootstrap.servers", &self.bootstrap).create()?;
+        let consumer: BaseConsumer =
+            ClientConfig::new().set("bootstrap.servers", &self.bootstrap).create()?;
         (0..self.partitions)
             .map(|n| consumer.fetch_watermarks(&self.name, n, Duration::from_secs(10)).map(|(_, high)| high))
             .collect()
@@ -134,7 +136,10 @@ impl Sender {
     /// A sender with librdkafka's `properties`.
     pub(crate) fn new(topic: &Topic, properties: &[(&str, &str)]) -> Sender {
         let mut config = ClientConfig::new();
-        config.set("bootstrap.servers", &topic.bootstrap).set("linger.ms", "5").set("enable.idempotence", "true");
+        config
+            .set("bootstrap.servers", &topic.bootstrap)
+            .set("linger.ms", "5")
+            .set("enable.idempotence", "true");
         for (name, value) in properties {
             config.set(*name, *value);
         }
@@ -217,7 +222,8 @@ impl Stream {
 
     /// Waits until everything is sent.
     pub(crate) async fn finish(self) {
-        let ended = tokio::task::spawn_blocking(move || self.thread.join()).await.expect("joining does not panic");
+        let ended =
+            tokio::task::spawn_blocking(move || self.thread.join()).await.expect("joining does not panic");
         ended.expect("everything is sent");
     }
 }
