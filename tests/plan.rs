@@ -313,10 +313,16 @@ fn files_that_cannot_be_plans_are_refused() {
     check("plan.ini", Some(b"x"), "without a known extension");
     check("binary.toml", Some(&[0xff]), "cannot be read");
     check("list.json", Some(b"[]"), "no Json");
+    check(
+        "twice.json",
+        Some(b"{\"flush\": {\"a\": 1, \"a\": 2}}"),
+        "flush.a: found a key that is there twice",
+    );
+    check("twice.yaml", Some(b"a: 1\na: 2\n"), "no Yaml");
     check("broken.toml", Some(b"name = \n"), "the file (line 1): found text that is no TOML");
     check("twice.toml", Some(b"name = 'a'\nname = 'b'\n"), "the file (line 2): found text that is no TOML");
     check("empty.toml", Some(b""), "name: found nothing");
-    check("empty.yaml", Some(b"# nothing\n"), "");
+    check("empty.yaml", Some(b"# nothing\n"), "name: found nothing");
 }
 
 #[test]
@@ -520,6 +526,12 @@ fn properties_that_are_ours_are_refused_with_a_pointer() {
         &[("kafka/properties/group.instance.id", json!("x")), ("kafka/workers", json!(2))],
         &["one id for 2 members"],
     );
+    check(
+        "kafka/properties",
+        json!({ "group.protocol": "consumer", "partition.assignment.strategy": "cooperative-sticky" }),
+        "brokers assign",
+    );
+    good(&[("kafka/properties/group.protocol", json!("consumer"))]);
     let kafka = good(&[
         ("kafka/properties", json!({ "max.poll.interval.ms": 60_000, "socket.keepalive.enable": true })),
         ("kafka/properties/partition.assignment.strategy", json!("cooperative-sticky")),
@@ -582,6 +594,7 @@ fn secrets_stay_off_open_networks() {
     let allowed =
         good(&[("store/endpoint", json!("http://azurite:10000/account")), ("store/allow_http", json!(true))]);
     assert!(allowed.notes.iter().any(|note| note.text.contains("unencrypted")), "{:?}", allowed.notes);
+    assert!(matches!(allowed.plan.store, Store::Azure(azure) if azure.allow_http));
     let user = [("schema_registry/username", json!("u")), ("schema_registry/password", json!("pw"))];
     check_all(&user, &["schema_registry.url: found \"http://r:8081\"; expected https"]);
     let mut changes = user.to_vec();

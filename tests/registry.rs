@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use blobfeed::format::avro::{self, AvroSchema};
+use blobfeed::format::avro::AvroSchema;
 use blobfeed::plan;
 use blobfeed::registry::{Error, SchemaKind, SchemaRegistry};
 use serde_json::{Value, json};
@@ -16,7 +16,12 @@ fn url() -> String {
 }
 
 fn registry() -> SchemaRegistry {
-    let plan = plan::SchemaRegistry { urls: vec![url()], basic: None, timeout: Duration::from_secs(10) };
+    let plan = plan::SchemaRegistry {
+        urls: vec![url()],
+        basic: None,
+        allow_http: false,
+        timeout: Duration::from_secs(10),
+    };
     SchemaRegistry::new(&plan).expect("the address in BLOBFEED_TEST_REGISTRY is a URL")
 }
 
@@ -87,8 +92,8 @@ async fn references_are_followed_through_subjects_with_odd_names() {
     let found = registry().schema(id).await.expect("the schema and its references were registered");
     let names: Vec<&str> = found.references.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, [format!("x.{inner}"), format!("x.{middle}")]);
-    let text = avro::inline(&found.text, &found.references).expect("all names are defined");
-    let schema = AvroSchema::new(id, text.into()).expect("self-contained");
+    let schema =
+        AvroSchema::with_references(id, &found.text, &found.references).expect("all names are defined");
     assert!(schema.program.validate(&[2, 2, 0]).is_ok());
     assert!(schema.program.validate(&[4, 0]).is_err());
 }
@@ -106,8 +111,12 @@ async fn an_id_that_was_never_given_is_not_found() {
 async fn another_service_is_not_taken_for_a_registry() {
     let mut elsewhere = reqwest::Url::parse(&url()).expect("the address in BLOBFEED_TEST_REGISTRY is a URL");
     elsewhere.path_segments_mut().expect("http").push("nothing-here");
-    let plan =
-        plan::SchemaRegistry { urls: vec![elsewhere.into()], basic: None, timeout: Duration::from_secs(10) };
+    let plan = plan::SchemaRegistry {
+        urls: vec![elsewhere.into()],
+        basic: None,
+        allow_http: false,
+        timeout: Duration::from_secs(10),
+    };
     let registry = SchemaRegistry::new(&plan).expect("a URL");
     for answer in [registry.probe().await, registry.schema(1).await.map(|_| ())] {
         assert!(

@@ -36,6 +36,7 @@ async fn azure(credential: AzureCredential, checksum: Checksum) -> AzureStore {
         account: ACCOUNT.to_owned(),
         endpoint: azurite().await,
         credential,
+        allow_http: false,
         checksum,
         create_container: true,
         request_timeout: Duration::from_secs(30),

@@ -6,5 +6,5 @@
 mod inspect;
 mod source;
 
-pub use inspect::{Inspection, inspect};
+pub use inspect::{InspectError, Inspection, inspect};
 pub use source::{BlobFile, BlobSource, FileError};

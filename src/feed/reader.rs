@@ -54,6 +54,11 @@ impl LaneReader {
         self.queue.known_end(&partition.topic, partition.partition)
     }
 
+    /// Whether dequeued messages wait to be offered.
+    pub fn has_pending(&self) -> bool {
+        self.queue.has_pending()
+    }
+
     /// Offers one batch to `sink`: what is left of the last one, or a new one for which it waits at most `timeout`.
     pub fn read<S: RecordSink>(&mut self, sink: &mut S, timeout: Duration) -> Read {
         let mut read = Read::default();
@@ -74,8 +79,8 @@ impl LaneReader {
                     bytes += len;
                     read.records += 1;
                 }
-                (Some(slot), Polled::End(next)) => sink.reached_end(slot, next),
                 (Some(slot), Polled::Failed(code, text)) => {
+                    sink.interrupted(slot);
                     if let Some(at) = self.partition_of(slot) {
                         read.failures.push((slot, Error::of_partition(&at, code, &text)));
                     }

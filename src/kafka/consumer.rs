@@ -24,6 +24,9 @@ use crate::model::{GroupOffsets, Offset, TopicPartition};
 pub enum GroupEvent {
     /// These partitions are ours now. They are paused until [`GroupConsumer::start_at`].
     Assigned(Vec<TopicPartition>),
+    /// A record of this partition arrived where none should: it missed the forward, and is not delivered again. What was
+    /// read of the partition and is not committed has to be read anew.
+    Stray(TopicPartition),
     /// These partitions have to be given up: finish them, then call [`GroupConsumer::release`]. `lost` when they may
     /// already be with another member, so that nothing may be finished.
     Revoked {
@@ -41,8 +44,8 @@ pub struct Events {
     last_error: Mutex<Option<String>>,
 }
 
-impl ClientContext for Events {
-    fn error(&self, error: KafkaError, reason: &str) {
+impl Events {
+    fn note(&self, error: &KafkaError, reason: &str) {
         let text = redact(reason);
         debug!(%error, reason = text, "kafka client reports an error");
         // A single connection that closes is everyday life; these keep records from arriving.
@@ -54,11 +57,21 @@ impl ClientContext for Events {
                     | Code::SaslAuthenticationFailed
                     | Code::SSL
                     | Code::Resolve
+                    | Code::PollExceeded
+                    | Code::UnknownTopicOrPartition
+                    | Code::GroupAuthorizationFailed
+                    | Code::TopicAuthorizationFailed
             )
         );
         if serious {
             *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
         }
+    }
+}
+
+impl ClientContext for Events {
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.note(&error, reason);
     }
 
     fn log(&self, level: rdkafka::config::RDKafkaLogLevel, facility: &str, message: &str) {
@@ -145,17 +158,16 @@ impl GroupConsumer {
                 None => break,
                 Some(Ok(message)) => {
                     use rdkafka::message::Message as _;
-                    // A record that missed the forward would be lost without this: fetch it again.
-                    let at = TopicPartition { topic: message.topic().into(), partition: message.partition() };
-                    warn!(partition = %at, offset = message.offset(), "record on the main queue, reading it again");
-                    if let Ok(offset) = Offset::new(message.offset()) {
-                        self.seek(&[(at, offset)])?;
-                    }
+                    let partition =
+                        TopicPartition { topic: message.topic().into(), partition: message.partition() };
+                    let mut events =
+                        self.consumer.context().group.lock().unwrap_or_else(PoisonError::into_inner);
+                    events.push(GroupEvent::Stray(partition));
                 }
                 Some(Err(KafkaError::MessageConsumptionFatal(code))) => {
                     return Err(Error::Fatal { reason: redact(&code.to_string()) });
                 }
-                Some(Err(error)) => debug!(%error, "kafka client reports an error"),
+                Some(Err(error)) => self.consumer.context().note(&error, &error.to_string()),
             }
         }
         let mut events = self.consumer.context().group.lock().unwrap_or_else(PoisonError::into_inner);
@@ -165,6 +177,21 @@ impl GroupConsumer {
     /// The last error that the client reported of a kind that keeps records from arriving; forgets it.
     pub fn take_last_error(&self) -> Option<String> {
         self.consumer.context().last_error.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// How far each assigned partition has been dequeued: behind the last record or transaction marker. Partitions that
+    /// have delivered nothing since they were started are left out.
+    pub fn positions(&self) -> Vec<(TopicPartition, Offset)> {
+        let Ok(list) = self.consumer.position() else { return Vec::new() };
+        let elements = list.elements();
+        let position = |e: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| match e.offset() {
+            rdkafka::Offset::Offset(offset) => {
+                let at = TopicPartition { topic: e.topic().into(), partition: e.partition() };
+                Offset::new(offset).ok().map(|offset| (at, offset))
+            }
+            _ => None,
+        };
+        elements.iter().filter_map(position).collect()
     }
 
     /// Takes over assigned partitions, paused. Call [`LaneQueue::forward`] for each before.

@@ -35,9 +35,10 @@ pub struct TopicHandle(usize);
 pub enum Polled<'a> {
     /// A record.
     Record(RecordRef<'a>),
-    /// The partition was read to its end; the next offset follows.
-    End(Offset),
     /// The partition cannot be read on.
+    ///
+    /// librdkafka's batch call counts this message as a record: it sets the partition's position behind the offset that
+    /// the message names. Seek before anything else is taken from the partition.
     Failed(RDKafkaRespErr, String),
 }
 
@@ -143,10 +144,6 @@ impl LaneQueue {
                     RDKafkaRespErr::RD_KAFKA_RESP_ERR__BAD_MSG,
                     format!("the client delivered a record with offset {}", message.offset),
                 ),
-            },
-            RDKafkaRespErr::RD_KAFKA_RESP_ERR__PARTITION_EOF => match Offset::new(message.offset) {
-                Ok(next) => Polled::End(next),
-                Err(_) => Polled::End(Offset::ZERO),
             },
             error => Polled::Failed(error, error_text(message)),
         };

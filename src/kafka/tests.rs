@@ -55,7 +55,7 @@ fn a_lane_reads_from_where_it_is_sent_and_only_there() {
     let assigned = until("an assignment", || {
         consumer.poll().unwrap().into_iter().find_map(|event| match event {
             GroupEvent::Assigned(partitions) => Some(partitions),
-            GroupEvent::Revoked { .. } => None,
+            _ => None,
         })
     });
     assert_eq!(assigned.len(), 2);
@@ -74,8 +74,7 @@ fn a_lane_reads_from_where_it_is_sent_and_only_there() {
         consumer.start_at(&positions).iter().all(Result::is_ok).then_some(())
     });
     let mut seen: BTreeMap<i32, Vec<i64>> = BTreeMap::new();
-    let mut ends = BTreeMap::new();
-    until("all records and both ends", || {
+    until("all records", || {
         assert!(consumer.poll().unwrap().is_empty(), "the main queue has events only, and none are due");
         queue.fill(100, Duration::from_millis(20));
         while let Some(polled) = queue.peek() {
@@ -88,19 +87,19 @@ fn a_lane_reads_from_where_it_is_sent_and_only_there() {
                     assert!(record.timestamp.is_some());
                     seen.entry(partition).or_default().push(record.offset.get());
                 }
-                Polled::End(next) => {
-                    ends.insert(partition, next.get());
-                }
                 Polled::Failed(code, text) => panic!("{code:?} {text}"),
             }
             assert_eq!(queue.peek_topic().as_deref(), Some("t"));
             queue.advance();
         }
-        (ends.len() == 2).then_some(())
+        let count = |partition| seen.get(&partition).map_or(0, Vec::len);
+        (count(0) >= 10 && count(1) >= 500).then_some(())
     });
     assert_eq!(seen[&0], (490..500).collect::<Vec<_>>());
     assert_eq!(seen[&1], (0..500).collect::<Vec<_>>());
-    assert_eq!(ends, BTreeMap::from([(0, 500), (1, 500)]));
+    let positions: BTreeMap<_, _> =
+        consumer.positions().into_iter().map(|(at, next)| (at.partition, next.get())).collect();
+    assert_eq!(positions, BTreeMap::from([(0, 500), (1, 500)]));
     assert_eq!(queue.known_end("t", 0).unwrap().get(), 500);
 
     // A second start at an earlier offset after the end was reached: nothing is skipped.
@@ -122,8 +121,8 @@ fn a_lane_reads_from_where_it_is_sent_and_only_there() {
     consumer.leave();
     until("the revoke", || {
         consumer.poll().unwrap().into_iter().find_map(|event| match event {
-            GroupEvent::Revoked { partitions, .. } => Some(consumer.release(&partitions).unwrap()),
-            GroupEvent::Assigned(_) => None,
+            GroupEvent::Revoked { partitions, .. } => consumer.release(&partitions).ok(),
+            _ => None,
         })
     });
     consumer.close();

@@ -77,8 +77,9 @@ pub trait RecordSink {
     /// Takes one record. The borrow ends with the call: copy what must stay.
     fn record(&mut self, slot: Slot, record: &RecordRef<'_>) -> Flow;
 
-    /// The partition has been read to its end: every offset below `next` was offered or is a hole.
-    fn reached_end(&mut self, slot: Slot, next: Offset);
+    /// An error stood where a record should have been. What is offered next need not be the record that follows: take
+    /// none before the partition has been sent to its position anew.
+    fn interrupted(&mut self, slot: Slot);
 }
 
 /// The consumer group's own offsets, kept by the broker.

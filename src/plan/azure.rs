@@ -22,7 +22,8 @@ const EMULATOR: &str = "devstoreaccount1";
 
 /// Reads the section's keys, all but `type`.
 pub(super) fn azure(section: &mut Section<'_>) -> Option<AzureStore> {
-    let place = place(section);
+    let allow_http = section.or("allow_http", false, boolean);
+    let place = place(section, allow_http);
     let emulated = place.as_ref().is_some_and(|(name, _)| name == EMULATOR);
     let credential = credential(section);
     let checksum = checksum(section, emulated);
@@ -36,6 +37,7 @@ pub(super) fn azure(section: &mut Section<'_>) -> Option<AzureStore> {
         account,
         endpoint,
         credential: credential?,
+        allow_http,
         checksum,
         create_container,
         request_timeout,
@@ -44,11 +46,10 @@ pub(super) fn azure(section: &mut Section<'_>) -> Option<AzureStore> {
 }
 
 // The account and where it is.
-fn place(section: &mut Section<'_>) -> Option<(String, Url)> {
+fn place(section: &mut Section<'_>, allow_http: bool) -> Option<(String, Url)> {
     let report = section.report();
     let (account_path, endpoint_path) = (section.at("account"), section.at("endpoint"));
     let (has_account, has_endpoint) = (section.has("account"), section.has("endpoint"));
-    let allow_http = section.or("allow_http", false, boolean);
     let name = section.optional("account", named("a name of 3 to 24 lower-case letters and digits", account));
     let endpoint = section.optional("endpoint", endpoint);
     if has_endpoint {

@@ -28,7 +28,7 @@ const OURS: &[(&str, &str)] = &[
     ("auto.commit.interval.ms", "Remove it; offsets follow commits, which flush.interval sets."),
     ("enable.auto.offset.store", "Remove it; offsets follow commits."),
     ("auto.offset.reset", "Use feeds.<name>.start."),
-    ("enable.partition.eof", "Remove it; blobfeed needs to see the ends of partitions."),
+    ("enable.partition.eof", "Remove it; messages at the ends of partitions would be counted as records."),
     ("queued.max.messages.kbytes", "Use memory.budget; a share of it goes to fetching ahead."),
     ("allow.auto.create.topics", "Remove it; a topic that does not exist is an error."),
 ];
@@ -159,6 +159,13 @@ fn check_properties(found: &Properties, workers: u64, workers_path: &str, report
             ),
         );
     }
+    if let Some((path, _)) = get("partition.assignment.strategy")
+        && get("group.protocol").is_some_and(|(_, protocol)| protocol.eq_ignore_ascii_case("consumer"))
+    {
+        let problem =
+            Problem::new("a strategy", "none", "Remove it: with group.protocol = consumer brokers assign.");
+        report.fault(path, problem);
+    }
     if let Some((path, value)) = get("max.poll.interval.ms")
         && !value.parse::<u64>().is_ok_and(|millis| (1..=86_400_000).contains(&millis))
     {
@@ -233,5 +240,5 @@ pub(super) fn schema_registry(mut section: Section<'_>) -> Option<SchemaRegistry
     };
     // A trailing slash would become an empty segment before `/schemas`.
     let urls = urls?.0.iter().map(|url| url.as_str().trim_end_matches('/').to_owned()).collect();
-    Some(SchemaRegistry { urls, basic, timeout })
+    Some(SchemaRegistry { urls, basic, allow_http, timeout })
 }

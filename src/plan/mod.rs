@@ -8,6 +8,7 @@
 //! the first fault: whoever fixes a plan wants to see all of them.
 
 mod azure;
+mod duplicates;
 mod fault;
 mod feeds;
 mod kafka;

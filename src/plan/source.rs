@@ -9,6 +9,7 @@ use std::path::Path;
 use config::{File, FileFormat, Source as _, ValueKind};
 use toml::de::{DeTable, DeValue};
 
+use super::duplicates;
 use super::fault::{Fault, Origin};
 use super::tree::{Node, Table, Value, join};
 
@@ -68,7 +69,16 @@ pub(super) fn parse(text: &str, syntax: Syntax) -> Result<(Table, BTreeMap<Strin
             FileFormat::Toml
         }
         Syntax::Yaml => FileFormat::Yaml,
-        Syntax::Json => FileFormat::Json,
+        Syntax::Json => {
+            // The parser behind `config` takes the last of two equal keys in silence; the others refuse them.
+            if let Some(path) = duplicates::find(text) {
+                let mut fault =
+                    whole_file("a key that is there twice".to_owned(), "each key once", "Remove one.");
+                fault.path = path;
+                return Err(vec![fault]);
+            }
+            FileFormat::Json
+        }
     };
     // An empty YAML document is no table to the parser; to us it is a plan that lacks everything.
     if text.trim().is_empty() {
@@ -185,6 +195,7 @@ mod tests {
             ("\"canary\"", Syntax::Yaml),
             ("a: 1\na: canary\n", Syntax::Yaml),
             ("{\"key\": canary}", Syntax::Json),
+            ("{\"a\": 1, \"a\": \"canary\"}", Syntax::Json),
             ("\"canary\"", Syntax::Json),
         ] {
             let faults = parse(text, syntax).unwrap_err();

@@ -190,8 +190,11 @@ impl fmt::Display for Summary {
         for feed in &self.feeds {
             write!(f, "{feed}")?;
         }
+        if !self.notes.is_empty() {
+            writeln!(f)?;
+        }
         for note in &self.notes {
-            writeln!(f, "\nnote: {note}")?;
+            writeln!(f, "note: {note}")?;
         }
         Ok(())
     }

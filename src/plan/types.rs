@@ -53,6 +53,8 @@ pub struct SchemaRegistry {
     pub urls: Vec<String>,
     /// `username` and `password`, for basic authentication.
     pub basic: Option<(String, Secret)>,
+    /// `allow_http`: whether a password may go over http to another machine; default false.
+    pub allow_http: bool,
     /// `timeout` of one request; default 10 s.
     pub timeout: Duration,
 }
@@ -77,6 +79,8 @@ pub struct AzureStore {
     pub endpoint: url::Url,
     /// `credential`.
     pub credential: AzureCredential,
+    /// `allow_http`: whether the credential may go over http to another machine; default false.
+    pub allow_http: bool,
     /// `checksum` of blocks; default crc64.
     pub checksum: Checksum,
     /// `create_container` when it is absent; default true.

@@ -62,7 +62,7 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn new(plan: &plan::SchemaRegistry) -> Result<Client, Error> {
         let configuration = |reason: String| Error::Configuration { reason };
-        let registries = plan.urls.iter().map(|url| base_url(url, plan.basic.is_some()));
+        let registries = plan.urls.iter().map(|url| base_url(url, plan.basic.is_some() && !plan.allow_http));
         let registries: Vec<Url> = registries.collect::<Result<_, _>>()?;
         if registries.is_empty() {
             return Err(configuration("it has no url".to_owned()));
@@ -171,7 +171,8 @@ pub(super) fn segment(text: &str) -> Option<String> {
     Some(utf8_percent_encode(text, SEGMENT).to_string())
 }
 
-fn base_url(text: &str, credentials: bool) -> Result<Url, Error> {
+// `secret` asks that a URL over the network is encrypted.
+fn base_url(text: &str, secret: bool) -> Result<Url, Error> {
     let fault = |reason: String| Err(Error::Configuration { reason });
     let url = match Url::parse(text.trim()) {
         Ok(url) => url,
@@ -183,8 +184,10 @@ fn base_url(text: &str, credentials: bool) -> Result<Url, Error> {
     if !matches!(url.scheme(), "http" | "https") || url.query().is_some() || url.fragment().is_some() {
         return fault("its url must be http or https, without query and fragment".to_owned());
     }
-    if credentials && url.scheme() == "http" && !is_loopback(&url) {
-        return fault(format!("a password would be sent in the clear to {url}; use https"));
+    if secret && url.scheme() == "http" && !is_loopback(&url) {
+        return fault(format!(
+            "a password would be sent in the clear to {url}; use https, or allow_http = true"
+        ));
     }
     Ok(url)
 }

@@ -14,6 +14,7 @@ fn plan(urls: &[&str]) -> plan::SchemaRegistry {
     plan::SchemaRegistry {
         urls: urls.iter().map(|&url| url.to_owned()).collect(),
         basic: None,
+        allow_http: false,
         timeout: Duration::from_secs(5),
     }
 }

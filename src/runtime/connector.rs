@@ -69,8 +69,8 @@ impl Connector {
         };
         let until_end = until_end.then(|| Arc::new(UntilEnd::new(ends)));
 
-        let memory = Memory::of(&plan);
-        let budget = Budget::new(memory.records);
+        let memory = plan.memory_shares();
+        let budget = Budget::new(bytes(memory.records));
         let telemetry = self.telemetry.clone();
         let runtime = tokio::runtime::Handle::current();
         let concurrency = match &plan.store {
@@ -93,7 +93,7 @@ impl Connector {
             until_end: until_end.clone(),
             plan: plan.clone(),
         });
-        let outcome = self.work(&shared, memory.prefetch_per_worker).await;
+        let outcome = self.work(&shared, bytes(memory.prefetch_per_worker)).await;
         persister.stop().await;
         offsets.close().await;
         outcome
@@ -183,20 +183,9 @@ impl Connector {
     }
 }
 
-/// The shares of the plan's budget.
-struct Memory {
-    records: usize,
-    prefetch_per_worker: usize,
-}
-
-impl Memory {
-    // A quarter for what the clients fetch ahead, at most 64 MiB; what they hold besides a record's bytes is not
-    // counted and is part of the process's own needs.
-    fn of(plan: &Plan) -> Memory {
-        let budget = usize::try_from(plan.memory.budget).unwrap_or(usize::MAX);
-        let prefetch = (budget / 4).min(64 << 20);
-        Memory { records: budget - prefetch, prefetch_per_worker: prefetch / plan.kafka.workers.max(1) }
-    }
+// The plan's sizes fit the machine that it runs on; on a smaller one the most that there is stands for them.
+fn bytes(size: u64) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
 }
 
 fn ends_of(lookup: &Lookup, topics: &[Arc<str>]) -> Result<Vec<(TopicPartition, Offset)>, kafka::Error> {

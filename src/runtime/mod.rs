@@ -12,6 +12,7 @@ mod relief;
 mod schemas;
 mod slots;
 mod target;
+mod trouble;
 mod until_end;
 mod worker;
 

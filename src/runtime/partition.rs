@@ -75,8 +75,8 @@ pub(super) struct Partition {
     pub(super) end: Option<Offset>,
     /// Whether something was read and given up since the position was last resolved.
     pub(super) dropped: bool,
-    /// Whether the last thing heard from the broker was an error.
-    pub(super) troubled: bool,
+    /// When the broker last reported an error instead of a record.
+    pub(super) troubled: Option<Instant>,
     losses: u32,
     last_loss: Option<Instant>,
     ssp: Ssp,
@@ -106,7 +106,7 @@ impl Partition {
             persisted: None,
             end: None,
             dropped: false,
-            troubled: false,
+            troubled: None,
             losses: 0,
             last_loss: None,
             schemas: Vec::new(),
@@ -149,6 +149,11 @@ impl Partition {
         let open = || target.open(shared, at, ssp, schema, record.offset);
         match self.blobs.write(OutputKey(id), record, open) {
             Ok(()) => {
+                // Compaction and transactions leave holes; elsewhere there are none.
+                let gap = record.offset.get() - self.next.get();
+                if gap > 0 {
+                    self.target.metrics.gaps.inc_by(gap.unsigned_abs());
+                }
                 self.next = record.offset.following();
                 self.since.get_or_insert_with(Instant::now);
                 self.target.metrics.records.inc();

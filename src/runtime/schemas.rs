@@ -10,7 +10,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use crate::error::chain;
-use crate::format::avro::{self, AvroSchema};
+use crate::format::avro::AvroSchema;
 use crate::registry::{self, SchemaKind, SchemaRegistry};
 use crate::retry;
 use crate::telemetry::Telemetry;
@@ -64,10 +64,9 @@ impl Schemas {
         if schema.kind != SchemaKind::Avro {
             return Err(fault(format!("it is a {:?} schema, not an Avro one", schema.kind)));
         }
-        let text: String = avro::inline(&schema.text, &schema.references).map_err(|e| fault(chain(&e)))?;
-        let bytes = text.len();
-        let compiled = Arc::new(AvroSchema::new(id, text.into()).map_err(|e| fault(chain(&e)))?);
-        info!(id, bytes, "schema fetched");
+        let compiled = AvroSchema::with_references(id, &schema.text, &schema.references);
+        let compiled = Arc::new(compiled.map_err(|e| fault(chain(&e)))?);
+        info!(id, bytes = compiled.text.len(), "schema fetched");
         self.compiled.write().unwrap_or_else(PoisonError::into_inner).insert(id, compiled.clone());
         Ok(compiled)
     }

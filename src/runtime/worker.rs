@@ -12,6 +12,7 @@ use tracing::{debug, info, warn};
 
 use super::lane::{Action, Lane};
 use super::relief::relieve;
+use super::trouble::Trouble;
 use super::{Error, Shared, kafka};
 use crate::error::chain;
 use crate::feed::LaneReader;
@@ -26,9 +27,6 @@ const TICK: Duration = Duration::from_millis(50);
 const PUBLISH: Duration = Duration::from_secs(1);
 /// How often the group's own offsets are committed.
 const GROUP_COMMIT: Duration = Duration::from_secs(5);
-
-/// How long the client must report no serious error to count as well again.
-const CALM: Duration = Duration::from_secs(15);
 
 /// What a worker is told from outside.
 #[derive(Default)]
@@ -48,7 +46,7 @@ pub(super) struct Worker {
     leaving: Vec<(Vec<TopicPartition>, Instant)>,
     group: Arc<dyn GroupOffsets>,
     joined: bool,
-    trouble: Option<Instant>,
+    trouble: Trouble,
     pending_group: HashMap<TopicPartition, Offset>,
 }
 
@@ -74,7 +72,7 @@ impl Worker {
             slots: HashMap::new(),
             leaving: Vec::new(),
             joined: false,
-            trouble: None,
+            trouble: Trouble::default(),
             pending_group: HashMap::new(),
         })
     }
@@ -111,6 +109,11 @@ impl Worker {
             match event {
                 GroupEvent::Assigned(partitions) => self.assigned(&partitions),
                 GroupEvent::Revoked { partitions, lost } => self.revoked(partitions, lost, now),
+                GroupEvent::Stray(partition) => {
+                    if let Some(slot) = self.slots.get(&partition) {
+                        self.lane.stray(*slot);
+                    }
+                }
             }
         }
         self.shared.telemetry.metrics.polled(SystemTime::now());
@@ -122,6 +125,8 @@ impl Worker {
             self.joined = true;
             self.shared.telemetry.health.clear("starting");
         }
+        self.trouble.end(&self.shared);
+        self.shared.telemetry.health.clear("group");
         info!(count = partitions.len(), "partitions assigned by the group");
         for partition in partitions {
             // A member that was slow to hear of a lost assignment may get back what it still holds.
@@ -142,13 +147,16 @@ impl Worker {
 
     fn revoked(&mut self, partitions: Vec<TopicPartition>, lost: bool, now: Instant) {
         info!(count = partitions.len(), lost, "partitions revoked by the group");
+        if lost {
+            let reason =
+                "the group has taken all partitions away: the session timed out, or the poll interval passed";
+            self.shared.telemetry.health.raise("group", reason);
+        }
         // Lost ones may be with another member already: whatever is still under way is dropped at once.
         let deadline = if lost { now } else { now + self.shared.plan.deadlines.revoke };
         for partition in &partitions {
-            if let Some(slot) = self.slots.get(partition) {
-                if !lost {
-                    self.lane.leave(*slot, deadline);
-                }
+            if let Some(slot) = self.slots.get(partition).filter(|_| !lost) {
+                self.lane.leave(*slot, deadline);
             }
         }
         self.leaving.push((partitions, deadline));
@@ -212,22 +220,29 @@ impl Worker {
             std::thread::sleep(Duration::from_millis(5));
         }
         let read = self.reader.read(&mut self.lane, BATCH_WAIT);
+        if read.records > 0 {
+            self.trouble.end(&self.shared);
+        }
         for (slot, error) in read.failures {
             self.lane.read_failed(slot, &error);
         }
     }
 
     fn publish(&mut self, now: Instant) {
+        // Transaction markers at the end of a log are dequeued and never offered: without this they would be lag for ever.
+        if !self.reader.has_pending() {
+            for (partition, next) in self.consumer.positions() {
+                if let Some(slot) = self.slots.get(&partition) {
+                    self.lane.dequeued_to(*slot, next);
+                }
+            }
+        }
         let reader = &self.reader;
         self.lane.publish(now, |partition| reader.known_end(partition));
         if let Some(error) = self.consumer.take_last_error() {
-            self.trouble = Some(now);
-            if self.shared.telemetry.health.raise("kafka", error.clone()) {
-                warn!(error, "kafka client reports an error");
-            }
-        } else if self.trouble.is_some_and(|since| now.duration_since(since) > CALM) {
-            self.trouble = None;
-            self.shared.telemetry.health.clear("kafka");
+            self.trouble.begin(&self.shared, &error);
+        } else {
+            self.trouble.look(&self.shared);
         }
     }
 

@@ -329,6 +329,7 @@ mod tests {
             account: "acc".to_owned(),
             endpoint: endpoint.parse().unwrap(),
             credential: AzureCredential::SharedKey(Secret::new("a2V5")),
+            allow_http: false,
             checksum: Checksum::Crc64,
             create_container: true,
             request_timeout: Duration::from_secs(1),

@@ -33,6 +33,7 @@ pub struct Metrics {
     commits: Family<FeedLabel, Counter>,
     persisted: Family<FeedLabel, Counter>,
     failures: Family<FailureLabel, Counter>,
+    gaps: Family<FeedLabel, Counter>,
     lag: Family<FeedLabel, Gauge>,
     assigned: Gauge,
     failed: Gauge,
@@ -59,6 +60,8 @@ pub struct FeedMetrics {
     pub commits: Counter,
     /// Offsets persisted.
     pub persisted: Counter,
+    /// Offsets passed between two records that hold no record: compacted, aborted, or transaction markers.
+    pub gaps: Counter,
     /// Records between the committed offset and the end of the log, as of the last look.
     pub lag: Gauge,
 }
@@ -85,6 +88,9 @@ impl Metrics {
         let failures: Family<FailureLabel, Counter> = Family::default();
         let help = "Attempts at requests that failed, by operation and kind of error";
         registry.register("request_failures", help, failures.clone());
+        let gaps: Family<FeedLabel, Counter> = Family::default();
+        let help = "Offsets between two records that hold none: compacted, aborted, or transaction markers";
+        registry.register("offset_gaps", help, gaps.clone());
         let lag: Family<FeedLabel, Gauge> = Family::default();
         let help =
             "Records between the committed offsets and the ends of the logs of the assigned partitions";
@@ -115,6 +121,7 @@ impl Metrics {
             commits,
             persisted,
             failures,
+            gaps,
             lag,
             assigned,
             failed,
@@ -136,6 +143,7 @@ impl Metrics {
             blobs: self.blobs.get_or_create_owned(&label),
             commits: self.commits.get_or_create_owned(&label),
             persisted: self.persisted.get_or_create_owned(&label),
+            gaps: self.gaps.get_or_create_owned(&label),
             lag: self.lag.get_or_create_owned(&label),
         }
     }

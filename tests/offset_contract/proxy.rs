@@ -19,12 +19,22 @@ pub(crate) enum Mode {
     Hold,
 }
 
+/// Operation code of `multi`.
+const MULTI: i32 = 14;
+
+/// What has passed.
+#[derive(Default)]
+struct Seen {
+    new_sessions: usize,
+    multis: usize,
+}
+
 /// The wire. Dropping it cuts it for good.
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     mode: watch::Sender<Mode>,
     cuts: watch::Sender<u64>,
-    sessions: Arc<Mutex<Vec<i64>>>,
+    seen: Arc<Mutex<Seen>>,
     _accepting: JoinSet<()>,
 }
 
@@ -37,9 +47,9 @@ impl Proxy {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (mode, cuts) = (watch::Sender::new(Mode::Pass), watch::Sender::new(0));
-        let sessions: Arc<Mutex<Vec<i64>>> = Arc::default();
+        let seen: Arc<Mutex<Seen>> = Arc::default();
         let mut accepting = JoinSet::new();
-        let wire = Wire { mode: mode.clone(), cuts: cuts.clone(), sessions: sessions.clone() };
+        let wire = Wire { mode: mode.clone(), cuts: cuts.clone(), seen: seen.clone() };
         let server = server.to_owned();
         accepting.spawn(async move {
             let mut connections = JoinSet::new();
@@ -49,7 +59,7 @@ impl Proxy {
                 }
             }
         });
-        Proxy { address, mode, cuts, sessions, _accepting: accepting }
+        Proxy { address, mode, cuts, seen, _accepting: accepting }
     }
 
     pub(crate) fn set(&self, mode: Mode) {
@@ -63,7 +73,12 @@ impl Proxy {
 
     /// How many connections asked for a new session.
     pub(crate) fn new_sessions(&self) -> usize {
-        self.sessions.lock().unwrap().iter().filter(|id| **id == 0).count()
+        self.seen.lock().unwrap().new_sessions
+    }
+
+    /// How many requests with many operations were sent since this was asked last.
+    pub(crate) fn take_multis(&self) -> usize {
+        std::mem::take(&mut self.seen.lock().unwrap().multis)
     }
 
     /// How many connections are open now.
@@ -77,7 +92,7 @@ impl Proxy {
 struct Wire {
     mode: watch::Sender<Mode>,
     cuts: watch::Sender<u64>,
-    sessions: Arc<Mutex<Vec<i64>>>,
+    seen: Arc<Mutex<Seen>>,
 }
 
 impl Wire {
@@ -87,12 +102,10 @@ impl Wire {
         let (mut from_server, mut to_server) = server.split();
         let requests = async {
             let mut buffer = vec![0; 64 * 1024];
-            let mut is_first = true;
+            let mut packets = Packets::default();
             while let Ok(read @ 1..) = from_client.read(&mut buffer).await {
                 self.released().await;
-                if std::mem::take(&mut is_first) {
-                    self.sessions.lock().unwrap().push(session_id(&buffer[..read]));
-                }
+                packets.look_at(&buffer[..read], &self.seen);
                 if to_server.write_all(&buffer[..read]).await.is_err() {
                     break;
                 }
@@ -120,7 +133,33 @@ impl Wire {
     }
 }
 
-// The first packet: length, protocol version, last transaction seen (8 bytes), time-out, session id.
-fn session_id(packet: &[u8]) -> i64 {
-    i64::from_be_bytes(packet[20..28].try_into().unwrap())
+/// Splits what a client sends into packets: four bytes of length, then so many bytes.
+#[derive(Default)]
+struct Packets {
+    buffer: Vec<u8>,
+    is_connected: bool,
+}
+
+impl Packets {
+    fn look_at(&mut self, bytes: &[u8], seen: &Mutex<Seen>) {
+        self.buffer.extend_from_slice(bytes);
+        while self.buffer.len() >= 4 {
+            let end = 4 + usize::try_from(int(&self.buffer)).unwrap();
+            if self.buffer.len() < end {
+                return;
+            }
+            let packet: Vec<u8> = self.buffer.drain(..end).skip(4).collect();
+            let mut seen = seen.lock().unwrap();
+            if !std::mem::replace(&mut self.is_connected, true) {
+                // Protocol version, last transaction seen, time-out, session id: zero asks for a new one.
+                seen.new_sessions += usize::from(packet[16..24] == [0; 8]);
+            } else if int(&packet[4..]) == MULTI {
+                seen.multis += 1;
+            }
+        }
+    }
+}
+
+fn int(bytes: &[u8]) -> i32 {
+    i32::from_be_bytes(bytes[..4].try_into().unwrap())
 }

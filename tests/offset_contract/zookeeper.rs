@@ -8,6 +8,7 @@ use futures::future::join_all;
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::ensemble::{OPEN, assert_conflict, entry, persist, with_ensemble};
+use crate::proxy::Proxy;
 
 fn two_thousand(offset: &str) -> Vec<PersistOffset> {
     (0..2000).map(|id| entry(&format!("topic-{id}.0"), offset)).collect()
@@ -82,14 +83,17 @@ async fn a_chroot_is_made_with_the_root() {
 #[tokio::test]
 async fn one_of_two_thousand_is_newer_and_the_other_1999_are_persisted() {
     with_ensemble(|ensemble| async move {
-        let storage = ensemble.open();
+        let proxy = Proxy::start(&ensemble.address).await;
+        let storage = ensemble.open_at(&proxy.address.to_string(), Duration::from_secs(10));
         assert!(storage.persist_offsets(&two_thousand("1")).await.iter().all(Result::is_ok));
         let newer = 777;
         let node = ensemble.node(&format!("topic-{newer}.0"));
         ensemble.raw.set_data(&node, b"99", None).await.unwrap();
 
+        proxy.take_multis();
         let results = storage.persist_offsets(&two_thousand("2")).await;
 
+        assert_eq!(proxy.take_multis(), 5, "four, and one of them without the entry that made it fail");
         assert_conflict(&results[newer], Some("99"));
         assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1999);
         let stored = ensemble.open().list("plan").await.unwrap();
@@ -102,7 +106,8 @@ async fn one_of_two_thousand_is_newer_and_the_other_1999_are_persisted() {
 #[tokio::test]
 async fn many_conflicts_cost_few_requests() {
     with_ensemble(|ensemble| async move {
-        let storage = ensemble.open();
+        let proxy = Proxy::start(&ensemble.address).await;
+        let storage = ensemble.open_at(&proxy.address.to_string(), Duration::from_secs(10));
         assert!(storage.persist_offsets(&two_thousand("1")).await.iter().all(Result::is_ok));
         // Every second one was moved, removed in one case of three.
         let change = |id: usize| {
@@ -117,8 +122,10 @@ async fn many_conflicts_cost_few_requests() {
         };
         join_all((0..2000).step_by(2).map(change)).await;
 
+        proxy.take_multis();
         let results = storage.persist_offsets(&two_thousand("2")).await;
 
+        assert_eq!(proxy.take_multis(), 8, "four, and each of them without the entries that were moved");
         for (id, result) in results.iter().enumerate() {
             match (id % 2, id % 3) {
                 (1, _) => assert!(result.is_ok(), "{id}: {result:?}"),
@@ -220,16 +227,19 @@ async fn a_key_twice_in_a_batch_does_not_hang() {
 async fn two_thousand_partitions_fit_into_a_second_with_room_to_spare() {
     const ROUNDS: u32 = 20;
     with_ensemble(|ensemble| async move {
-        let storage = ensemble.open();
+        let proxy = Proxy::start(&ensemble.address).await;
+        let storage = ensemble.open_at(&proxy.address.to_string(), Duration::from_secs(10));
         let begin = Instant::now();
         assert!(storage.persist_offsets(&two_thousand("0")).await.iter().all(Result::is_ok));
         println!("2,000 partitions, first round with reading and creating: {:?}", begin.elapsed());
+        proxy.take_multis();
         let begin = Instant::now();
         for round in 1..=ROUNDS {
             let results = storage.persist_offsets(&two_thousand(&format!("{round}000000"))).await;
             assert!(results.iter().all(Result::is_ok));
         }
         let round = begin.elapsed() / ROUNDS;
+        assert_eq!(proxy.take_multis(), 4 * ROUNDS as usize);
         println!("2,000 partitions, each later round: {round:?}");
         assert!(round < Duration::from_secs(1), "a round of 2,000 partitions takes {round:?}");
     })

@@ -1,6 +1,7 @@
 //! Turns a schema into a flat program that walks its datums.
 //!
-//! Owns: what each step of the walk is; merging runs of fixed size into one step.
+//! Owns: what each step of the walk is; merging neighbours into one step, since each step costs a branch that the
+//! processor often guesses wrong.
 //! Does not own: executing (see [`super::walk`]).
 //!
 //! A record that is used once stands inline, so that runs of fixed size merge across its borders. One that is used
@@ -27,26 +28,36 @@ pub(super) enum Op {
     Text,
     /// An index below `symbols`.
     Enum { symbols: u32 },
-    /// A branch of two, one of which is empty: `empty` is its encoded index. The other one follows, up to `end`.
+    /// A branch of two, one of which is empty: `empty` is its index. The other one is a number of 64 bits.
+    OptionalLong { empty: u8 },
+    /// The same with text.
+    OptionalText { empty: u8 },
+    /// The same with anything else, which follows, up to `end`.
     Optional { empty: u8, end: u32 },
     /// A branch below `branches`; `targets[table + branch]` is where it stands.
     Union { table: u32, branches: u32 },
-    /// Blocks of items; an item's program follows, up to `End`; then comes `end`.
+    /// Blocks of items; an item's ops follow, up to `end`.
     Items { end: u32, levels: u32 },
     /// Blocks of items that take `width` bytes each.
     FixedItems { width: u64, levels: u32 },
-    /// A routine.
-    Call { target: u32, levels: u32 },
+    /// The routine at this index of the code's routines.
+    Call { routine: u32, levels: u32 },
     /// Go on there.
     Jump(u32),
-    /// The end of the datum, of a routine, or of an item.
-    End,
 }
 
-/// The ops of a program, and the places of its unions' branches.
+/// A stretch of ops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Routine {
+    pub(super) start: u32,
+    pub(super) end: u32,
+}
+
+/// The ops of a program, the places of its unions' branches, and its routines, of which the first is the datum.
 pub(super) struct Code {
     pub(super) ops: Vec<Op>,
     pub(super) targets: Vec<u32>,
+    pub(super) routines: Vec<Routine>,
 }
 
 /// The program of `schema`.
@@ -54,28 +65,16 @@ pub(super) fn compile(schema: &Schema) -> Code {
     let mut emitter = Emitter {
         schema,
         widths: widths(schema),
-        code: Code { ops: Vec::new(), targets: Vec::new() },
+        code: Code { ops: Vec::new(), targets: Vec::new(), routines: Vec::new() },
         label: 0,
-        calls: Vec::new(),
-        queue: Vec::new(),
-        routines: HashMap::new(),
+        records: Vec::new(),
+        numbers: HashMap::new(),
     };
-    emitter.node(schema.root, 0);
-    emitter.push(Op::End);
-    while let Some(id) = emitter.queue.pop() {
-        if emitter.routines.contains_key(&id) {
-            continue;
-        }
-        let start = emitter.place_label();
-        emitter.routines.insert(id, start);
-        emitter.body(id, 0);
-        emitter.push(Op::End);
-    }
-    for (at, id) in std::mem::take(&mut emitter.calls) {
-        let routine = emitter.routines[&id];
-        if let Op::Call { target, .. } = &mut emitter.code.ops[at] {
-            *target = routine;
-        }
+    emitter.routine(|emitter| emitter.node(schema.root, 0));
+    let mut done = 0;
+    while let Some(&record) = emitter.records.get(done) {
+        emitter.routine(|emitter| emitter.body(record, 0));
+        done += 1;
     }
     emitter.code
 }
@@ -122,21 +121,31 @@ struct Emitter<'s> {
     code: Code,
     // Something jumps to the op at this index, so ops behind it must not be merged with ops before it.
     label: usize,
-    calls: Vec<(usize, NodeId)>,
-    queue: Vec<NodeId>,
-    routines: HashMap<NodeId, u32>,
+    // Records that are called, in the order of their routines, and which routine is whose.
+    records: Vec<NodeId>,
+    numbers: HashMap<NodeId, u32>,
 }
 
 impl Emitter<'_> {
+    fn routine(&mut self, emit: impl FnOnce(&mut Self)) {
+        let start = self.place_label();
+        emit(self);
+        let end = self.place_label();
+        self.code.routines.push(Routine { start, end });
+    }
+
     // `levels` is the number of records, arrays and maps around the node since the routine or item began.
     fn node(&mut self, id: NodeId, levels: u32) {
         if let Some(width) = self.widths[id] {
             return self.skip(width);
         }
         if matches!(self.schema.nodes[id], Node::Record(_)) && self.schema.uses[id] > 1 {
-            self.calls.push((self.code.ops.len(), id));
-            self.queue.push(id);
-            return self.push(Op::Call { target: 0, levels });
+            let records = &mut self.records;
+            let routine = *self.numbers.entry(id).or_insert_with(|| {
+                records.push(id);
+                index(records.len())
+            });
+            return self.push(Op::Call { routine, levels });
         }
         self.body(id, levels);
     }
@@ -171,7 +180,6 @@ impl Emitter<'_> {
         self.push(Op::Items { end: 0, levels });
         self.place_label();
         item(self);
-        self.push(Op::End);
         let behind = self.place_label();
         if let Op::Items { end, .. } = &mut self.code.ops[at] {
             *end = behind;
@@ -182,9 +190,14 @@ impl Emitter<'_> {
         if let [first, second] = *branches {
             let (empty, other) = match (self.widths[first], self.widths[second]) {
                 (Some(0), _) => (0, second),
-                (_, Some(0)) => (2, first),
+                (_, Some(0)) => (1, first),
                 _ => return self.general_union(branches, levels),
             };
+            match self.schema.nodes[other] {
+                Node::Long => return self.push(Op::OptionalLong { empty }),
+                Node::String => return self.push(Op::OptionalText { empty }),
+                _ => {}
+            }
             let at = self.code.ops.len();
             self.push(Op::Optional { empty, end: 0 });
             self.node(other, levels);
@@ -227,7 +240,7 @@ impl Emitter<'_> {
 
     fn long(&mut self) {
         match self.last_to_merge() {
-            Some(Op::Longs(before)) => *before += 1,
+            Some(Op::Longs(count)) => *count += 1,
             _ => self.push(Op::Longs(1)),
         }
     }
@@ -269,41 +282,57 @@ mod tests {
     fn runs_of_fixed_size_are_one_step_across_records() {
         let inner = r#"{"type":"record","name":"I","fields":[{"name":"a","type":"double"},
             {"name":"b","type":"null"},{"name":"c","type":{"type":"fixed","name":"F","size":3}}]}"#;
-        check(&record(&[r#""float""#, inner, r#""I""#, r#""float""#]), &[Op::Skip(4 + 11 + 11 + 4), Op::End]);
+        check(&record(&[r#""float""#, inner, r#""I""#, r#""float""#]), &[Op::Skip(4 + 11 + 11 + 4)]);
         check(
             &record(&[r#""long""#, r#""long""#, r#""boolean""#, r#""float""#]),
-            &[Op::Longs(2), Op::Boolean, Op::Skip(4), Op::End],
+            &[Op::Longs(2), Op::Boolean, Op::Skip(4)],
         );
+    }
+
+    #[test]
+    fn neighbours_are_one_step() {
+        check(
+            &record(&[
+                r#""string""#,
+                r#""string""#,
+                r#"["null","string"]"#,
+                r#"["long","null"]"#,
+                r#""boolean""#,
+                r#""boolean""#,
+            ]),
+            &[
+                Op::Text,
+                Op::Text,
+                Op::OptionalText { empty: 0 },
+                Op::OptionalLong { empty: 1 },
+                Op::Boolean,
+                Op::Boolean,
+            ],
+        );
+        check(r#"{"type":"map","values":"string"}"#, &[Op::Items { end: 3, levels: 1 }, Op::Text, Op::Text]);
     }
 
     #[test]
     fn nothing_is_merged_over_a_place_that_is_jumped_to() {
         check(
             &record(&[r#"["null","double"]"#, r#""double""#]),
-            &[Op::Optional { empty: 0, end: 2 }, Op::Skip(8), Op::Skip(8), Op::End],
-        );
-        check(
-            &record(&[r#"["long","null"]"#, r#""long""#]),
-            &[Op::Optional { empty: 2, end: 2 }, Op::Longs(1), Op::Longs(1), Op::End],
+            &[Op::Optional { empty: 0, end: 2 }, Op::Skip(8), Op::Skip(8)],
         );
         check(
             &record(&[r#"["float","double"]"#, r#""float""#]),
-            &[
-                Op::Union { table: 0, branches: 2 },
-                Op::Skip(4),
-                Op::Jump(4),
-                Op::Skip(8),
-                Op::Skip(4),
-                Op::End,
-            ],
+            &[Op::Union { table: 0, branches: 2 }, Op::Skip(4), Op::Jump(4), Op::Skip(8), Op::Skip(4)],
+        );
+        check(
+            &record(&[r#"{"type":"array","items":"string"}"#, r#""string""#]),
+            &[Op::Items { end: 2, levels: 2 }, Op::Text, Op::Text],
         );
     }
 
     #[test]
     fn types_of_no_bytes_take_no_steps() {
-        check(r#""null""#, &[Op::End]);
-        check(r#"{"type":"record","name":"R","fields":[]}"#, &[Op::End]);
-        check(r#"{"type":"array","items":"null"}"#, &[Op::FixedItems { width: 0, levels: 1 }, Op::End]);
+        check(r#""null""#, &[]);
+        check(r#"{"type":"record","name":"R","fields":[]}"#, &[]);
+        check(r#"{"type":"array","items":"null"}"#, &[Op::FixedItems { width: 0, levels: 1 }]);
     }
 
     #[test]
@@ -313,14 +342,14 @@ mod tests {
         check(
             list,
             &[
-                Op::Call { target: 2, levels: 0 },
-                Op::End,
+                Op::Call { routine: 1, levels: 0 },
                 Op::Longs(1),
-                Op::Optional { empty: 0, end: 5 },
-                Op::Call { target: 2, levels: 1 },
-                Op::End,
+                Op::Optional { empty: 0, end: 4 },
+                Op::Call { routine: 1, levels: 1 },
             ],
         );
+        let code = compile(&parse(list).unwrap());
+        assert_eq!(code.routines, [Routine { start: 0, end: 1 }, Routine { start: 1, end: 4 }]);
     }
 
     #[test]
@@ -338,6 +367,6 @@ mod tests {
         let code = compile(&parse(&record(&fields)).unwrap());
         assert!(code.ops.len() < 1_000, "{}", code.ops.len());
         let fixed = record(&fields).replace("boolean", "double");
-        assert_eq!(compile(&parse(&fixed).unwrap()).ops, [Op::Skip(u64::MAX), Op::End]);
+        assert_eq!(compile(&parse(&fixed).unwrap()).ops, [Op::Skip(u64::MAX)]);
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use super::codec;
+use super::inline::inline;
 use super::schema::SchemaError;
 use super::walk::Program;
 use super::wire::{MAGIC, MAX_LONG, SYNC, put_bytes, put_len};
@@ -41,7 +42,23 @@ pub struct AvroSchema {
 }
 
 impl AvroSchema {
-    /// Compiles `text`, which has no references, or has them inlined.
+    /// The schema that a registry has as `text`, with the types that it takes from `references` put in. This is the way
+    /// from a registered schema to a container.
+    ///
+    /// # Errors
+    /// [`SchemaError`] when a text is no schema or beyond a limit, or a name is defined nowhere or differently.
+    pub fn with_references(
+        id: u32,
+        text: &Arc<str>,
+        references: &[(String, Arc<str>)],
+    ) -> Result<AvroSchema, SchemaError> {
+        let inlined = inline(text, references)?;
+        // Nothing put in: all blobs share the registry's own text.
+        let text = if inlined == **text { Arc::clone(text) } else { inlined.into() };
+        AvroSchema::new(id, text)
+    }
+
+    /// Compiles `text`, which has no references, or has them put in.
     ///
     /// # Errors
     /// [`SchemaError`] when the text is no schema, or beyond a limit.
@@ -322,6 +339,24 @@ mod tests {
         assert_eq!(appended, 66);
         assert_eq!(open.encoder.buffered(), 0);
         assert!(open.budget.used() < CHUNK + 2 * 1024, "{:?}", open.budget);
+    }
+
+    #[test]
+    fn a_record_that_does_not_fit_begins_a_block() {
+        let mut open = open(LONG, Codec::Null);
+        open.encoder.append_datum(&datum(60_000), &mut open.tail).unwrap();
+        assert!(open.tail.is_empty());
+        let second = datum(20_000);
+        open.encoder.append_datum(&second, &mut open.tail).unwrap();
+        assert_eq!(open.encoder.buffered(), second.len());
+        assert!(open.tail.len() > 60_000 && open.tail.len() < CHUNK);
+    }
+
+    #[test]
+    fn a_schema_without_references_shares_the_registrys_text() {
+        let text: Arc<str> = " \"long\" ".into();
+        let schema = AvroSchema::with_references(1, &text, &[("x".to_owned(), "\"int\"".into())]).unwrap();
+        assert!(Arc::ptr_eq(&schema.text, &text));
     }
 
     #[test]

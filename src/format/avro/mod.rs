@@ -11,6 +11,7 @@ mod inline;
 #[cfg(test)]
 mod oracle;
 pub mod read;
+mod scalar;
 mod schema;
 mod walk;
 mod wire;

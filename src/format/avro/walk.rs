@@ -6,7 +6,8 @@
 //! Source: Apache Avro 1.12 specification, "Binary Encoding". Stricter where readers differ: an int has at most five
 //! bytes, a block's byte size is what its items take, a string is UTF-8, and nothing follows the datum.
 
-use super::compile::{Op, compile};
+use super::compile::{Op, Routine, compile};
+use super::scalar::{Walked, boolean, branch, int, long, skip, skip_long, span, text};
 use super::schema::{SchemaError, parse};
 use crate::format::{BadRecord, Reason};
 
@@ -21,9 +22,8 @@ const MAX_EMPTY_ITEMS: u64 = 1_000_000;
 pub struct Program {
     ops: Box<[Op]>,
     targets: Box<[u32]>,
+    routines: Box<[Routine]>,
 }
-
-type Walked<T> = Result<T, BadRecord>;
 
 impl Program {
     /// Compiles a self-contained schema.
@@ -32,7 +32,7 @@ impl Program {
     /// [`SchemaError`] when the text is no schema, or beyond a limit.
     pub fn compile(schema: &str) -> Result<Program, SchemaError> {
         let code = compile(&parse(schema)?);
-        Ok(Program { ops: code.ops.into(), targets: code.targets.into() })
+        Ok(Program { ops: code.ops.into(), targets: code.targets.into(), routines: code.routines.into() })
     }
 
     /// Checks that `datum` is one whole datum and nothing else.
@@ -50,12 +50,12 @@ impl Program {
     /// [`BadRecord`] with the first fault and its position in `bytes`.
     pub fn measure(&self, bytes: &[u8]) -> Result<usize, BadRecord> {
         let mut walk = Walk { program: self, bytes, empty_items: 0 };
-        walk.run(0, 1, 0, 0)
+        walk.run(self.routines[0], 1, 0, 0)
     }
 
     /// Bytes that the program takes in memory.
     pub fn size(&self) -> usize {
-        size_of_val(&*self.ops) + size_of_val(&*self.targets)
+        size_of_val(&*self.ops) + size_of_val(&*self.targets) + size_of_val(&*self.routines)
     }
 }
 
@@ -65,50 +65,66 @@ struct Walk<'a> {
     empty_items: u64,
 }
 
-impl Walk<'_> {
-    // Runs the ops from `start` to `End`, `times` over, beginning at `pos`; answers where it came to. Recursion is
-    // bounded by MAX_DEPTH.
-    fn run(&mut self, start: usize, mut times: u64, mut pos: usize, depth: u32) -> Walked<usize> {
-        let mut at = start;
+impl<'a> Walk<'a> {
+    // Runs a stretch of ops, `times` over, beginning at `pos`; answers where it came to. Recursion is bounded by
+    // MAX_DEPTH.
+    fn run(&mut self, stretch: Routine, mut times: u64, mut pos: usize, depth: u32) -> Walked<usize> {
+        let ops: &'a [Op] = &self.program.ops[..stretch.end as usize];
+        let bytes: &'a [u8] = self.bytes;
+        let mut at = stretch.start as usize;
         loop {
-            match self.program.ops[at] {
-                Op::Skip(width) => pos = skip(self.bytes, pos, width)?,
-                Op::Boolean => pos = boolean(self.bytes, pos)?,
-                Op::Int => pos = int(self.bytes, pos)?.1,
+            let Some(&op) = ops.get(at) else {
+                times -= 1;
+                if times == 0 {
+                    return Ok(pos);
+                }
+                at = stretch.start as usize;
+                continue;
+            };
+            match op {
+                Op::Skip(width) => pos = skip(bytes, pos, width)?,
+                Op::Boolean => pos = boolean(bytes, pos)?,
+                Op::Int => pos = int(bytes, pos)?.1,
                 Op::Longs(count) => {
                     for _ in 0..count {
-                        pos = skip_long(self.bytes, pos)?;
+                        pos = skip_long(bytes, pos)?;
                     }
                 }
-                Op::Bytes => pos = span(self.bytes, pos)?.1,
-                Op::Text => {
-                    let (from, to) = span(self.bytes, pos)?;
-                    utf8(&self.bytes[from..to], from)?;
-                    pos = to;
-                }
+                Op::Bytes => pos = span(bytes, pos)?.1,
+                Op::Text => pos = text(bytes, pos)?,
                 Op::Enum { symbols } => {
-                    let (index, next) = int(self.bytes, pos)?;
+                    let (index, next) = int(bytes, pos)?;
                     if !(0..i64::from(symbols)).contains(&index) {
                         return Err(BadRecord::new(Reason::EnumIndex { index, symbols }, pos));
                     }
                     pos = next;
                 }
+                Op::OptionalLong { empty } => {
+                    let (branch, next) = branch(bytes, pos, 2)?;
+                    pos = if branch == usize::from(empty) { next } else { skip_long(bytes, next)? };
+                }
+                Op::OptionalText { empty } => {
+                    let (branch, next) = branch(bytes, pos, 2)?;
+                    pos = if branch == usize::from(empty) { next } else { text(bytes, next)? };
+                }
                 Op::Optional { empty, end } => {
-                    let (branch, next) = branch(self.bytes, pos, 2)?;
+                    let (branch, next) = branch(bytes, pos, 2)?;
                     pos = next;
-                    if branch * 2 == usize::from(empty) {
+                    if branch == usize::from(empty) {
                         at = end as usize;
                         continue;
                     }
                 }
                 Op::Union { table, branches } => {
-                    let (branch, next) = branch(self.bytes, pos, branches)?;
+                    let (branch, next) = branch(bytes, pos, branches)?;
                     pos = next;
                     at = self.program.targets[table as usize + branch] as usize;
                     continue;
                 }
                 Op::Items { end, levels } => {
-                    pos = self.items(at + 1, pos, deeper(depth, levels, pos)?)?;
+                    // What follows an op is an index of ops, and those are counted in 32 bits.
+                    let item = Routine { start: at as u32 + 1, end };
+                    pos = self.items(item, pos, deeper(depth, levels, pos)?)?;
                     at = end as usize;
                     continue;
                 }
@@ -116,21 +132,13 @@ impl Walk<'_> {
                     deeper(depth, levels, pos)?;
                     pos = self.fixed_items(width, pos)?;
                 }
-                Op::Call { target, levels } => {
+                Op::Call { routine, levels } => {
                     // The routine counts its record, so one more must fit.
                     deeper(depth, levels + 1, pos)?;
-                    pos = self.run(target as usize, 1, pos, depth + levels)?;
+                    pos = self.run(self.program.routines[routine as usize], 1, pos, depth + levels)?;
                 }
                 Op::Jump(target) => {
                     at = target as usize;
-                    continue;
-                }
-                Op::End => {
-                    times -= 1;
-                    if times == 0 {
-                        return Ok(pos);
-                    }
-                    at = start;
                     continue;
                 }
             }
@@ -138,7 +146,7 @@ impl Walk<'_> {
         }
     }
 
-    fn items(&mut self, item: usize, mut pos: usize, depth: u32) -> Walked<usize> {
+    fn items(&mut self, item: Routine, mut pos: usize, depth: u32) -> Walked<usize> {
         loop {
             let block = block(self.bytes, pos)?;
             if block.count == 0 {
@@ -206,118 +214,6 @@ fn block(bytes: &[u8], pos: usize) -> Walked<Block> {
 fn deeper(depth: u32, levels: u32, pos: usize) -> Walked<u32> {
     let depth = depth + levels;
     if depth > MAX_DEPTH { Err(BadRecord::new(Reason::TooDeep, pos)) } else { Ok(depth) }
-}
-
-#[inline]
-fn skip(bytes: &[u8], pos: usize, width: u64) -> Walked<usize> {
-    if width > (bytes.len() - pos) as u64 {
-        return Err(BadRecord::new(Reason::Truncated, bytes.len()));
-    }
-    Ok(pos + width as usize)
-}
-
-#[inline]
-fn boolean(bytes: &[u8], pos: usize) -> Walked<usize> {
-    match bytes.get(pos) {
-        Some(0 | 1) => Ok(pos + 1),
-        Some(&byte) => Err(BadRecord::new(Reason::NotBoolean(byte), pos)),
-        None => Err(BadRecord::new(Reason::Truncated, pos)),
-    }
-}
-
-// A zigzag number of 64 bits, and where it ends.
-#[inline]
-fn long(bytes: &[u8], pos: usize) -> Walked<(i64, usize)> {
-    match bytes.get(pos) {
-        Some(&byte) if byte < 0x80 => Ok((zigzag(u64::from(byte)), pos + 1)),
-        _ => long_number(bytes, pos),
-    }
-}
-
-#[inline(never)]
-fn long_number(bytes: &[u8], pos: usize) -> Walked<(i64, usize)> {
-    let mut value = 0;
-    for (i, &byte) in bytes[pos..].iter().take(10).enumerate() {
-        // Nine bytes hold 63 bits; the tenth may hold one more.
-        if i == 9 && byte > 1 {
-            break;
-        }
-        value |= u64::from(byte & 0x7f) << (7 * i);
-        if byte < 0x80 {
-            return Ok((zigzag(value), pos + i + 1));
-        }
-    }
-    let reason = if bytes.len() - pos < 10 { Reason::Truncated } else { Reason::NumberTooLong };
-    Err(BadRecord::new(reason, pos))
-}
-
-#[inline]
-fn skip_long(bytes: &[u8], pos: usize) -> Walked<usize> {
-    if let Some(word) = bytes[pos..].first_chunk::<8>() {
-        let last = !u64::from_le_bytes(*word) & 0x8080_8080_8080_8080;
-        if last != 0 {
-            return Ok(pos + last.trailing_zeros() as usize / 8 + 1);
-        }
-    }
-    Ok(long(bytes, pos)?.1)
-}
-
-// A zigzag number of 32 bits, and where it ends.
-#[inline]
-fn int(bytes: &[u8], pos: usize) -> Walked<(i64, usize)> {
-    let (value, end) = long(bytes, pos)?;
-    if end - pos > 5 || i32::try_from(value).is_err() {
-        return Err(BadRecord::new(Reason::NumberTooLong, pos));
-    }
-    Ok((value, end))
-}
-
-#[inline]
-fn branch(bytes: &[u8], pos: usize, branches: u32) -> Walked<(usize, usize)> {
-    let (branch, end) = long(bytes, pos)?;
-    match usize::try_from(branch) {
-        Ok(index) if index < branches as usize => Ok((index, end)),
-        _ => Err(BadRecord::new(Reason::UnionBranch { branch, branches }, pos)),
-    }
-}
-
-// Where the bytes behind a length begin and end.
-#[inline]
-fn span(bytes: &[u8], pos: usize) -> Walked<(usize, usize)> {
-    let (length, from) = long(bytes, pos)?;
-    match usize::try_from(length) {
-        Ok(length) if length <= bytes.len() - from => Ok((from, from + length)),
-        Ok(_) => Err(BadRecord::new(Reason::Truncated, pos)),
-        Err(_) => Err(BadRecord::new(Reason::NegativeLength(length), pos)),
-    }
-}
-
-#[inline]
-fn utf8(text: &[u8], at: usize) -> Walked<()> {
-    if is_ascii(text) {
-        return Ok(());
-    }
-    match std::str::from_utf8(text) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(BadRecord::new(Reason::NotUtf8, at + error.valid_up_to())),
-    }
-}
-
-// Strings of records are short: whole words and one that overlaps beat a loop that first looks for alignment.
-#[inline]
-fn is_ascii(text: &[u8]) -> bool {
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    let Some(tail) = text.last_chunk::<8>() else {
-        return text.iter().fold(0, |seen, byte| seen | byte) < 0x80;
-    };
-    let words = text.as_chunks::<8>().0;
-    let seen = words.iter().fold(u64::from_le_bytes(*tail), |seen, word| seen | u64::from_le_bytes(*word));
-    seen & HIGH == 0
-}
-
-#[inline]
-fn zigzag(value: u64) -> i64 {
-    (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
 }
 
 #[cfg(test)]

@@ -11,9 +11,10 @@ mod book;
 mod disk;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::sync::Mutex;
 
 use self::book::Book;
 use self::disk::{Disk, ReplaceError};
@@ -26,13 +27,14 @@ use crate::model::FeedPartitionKey;
 /// Calls run off the async threads. A call that is dropped still runs to its end.
 pub struct FileOffsets {
     inner: Arc<Inner>,
+    // Calls of one instance take turns, so that what they learn of an entry reaches the ledger in order, and so that
+    // many calls at once do not fill the runtime's blocking threads.
+    turn: Arc<Mutex<()>>,
 }
 
 struct Inner {
     disk: Disk,
     ledger: Ledger<()>,
-    // Calls of one instance take turns, so that what they learn of an entry reaches the ledger in order.
-    turn: Mutex<()>,
 }
 
 impl FileOffsets {
@@ -43,8 +45,11 @@ impl FileOffsets {
     /// [`Error::Configuration`] when `path` does not name a file.
     pub fn new(path: &Path) -> Result<FileOffsets, Error> {
         let disk = Disk::new(path)?;
-        let inner = Inner { disk, ledger: Ledger::new(), turn: Mutex::new(()) };
-        Ok(FileOffsets { inner: Arc::new(inner) })
+        Ok(FileOffsets::on(disk))
+    }
+
+    fn on(disk: Disk) -> FileOffsets {
+        FileOffsets { inner: Arc::new(Inner { disk, ledger: Ledger::new() }), turn: Arc::default() }
     }
 
     async fn blocking<T: Send + 'static>(
@@ -52,11 +57,13 @@ impl FileOffsets {
         call: impl FnOnce(&Inner) -> T + Send + 'static,
     ) -> Result<T, Error> {
         let inner = self.inner.clone();
-        let turn = move || {
-            let _turn = inner.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = self.turn.clone().lock_owned().await;
+        let task = tokio::task::spawn_blocking(move || {
+            // Not before the end, though the caller may be gone by then.
+            let _turn = turn;
             call(&inner)
-        };
-        tokio::task::spawn_blocking(turn).await.map_err(|error| self.inner.disk.unavailable(error))
+        });
+        task.await.map_err(|error| self.inner.disk.unavailable(error))
     }
 }
 

@@ -99,8 +99,7 @@ async fn a_process_that_keeps_the_lock_makes_the_storage_unavailable() {
     lock.lock().unwrap();
     let mut disk = Disk::new(&path).unwrap();
     disk.patience = std::time::Duration::from_millis(50);
-    let inner = Inner { disk, ledger: Ledger::new(), turn: Mutex::new(()) };
-    let storage = FileOffsets { inner: Arc::new(inner) };
+    let storage = FileOffsets::on(disk);
     let error = persist_one(&storage, "0", "7").await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(crate::error::chain(&error).contains("another process has held it"), "{error:?}");

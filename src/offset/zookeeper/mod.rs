@@ -24,7 +24,7 @@ use zookeeper_client::Error as ZkError;
 
 use self::batch::{Group, Item};
 use self::path::Place;
-use self::session::{ATTEMPTS, Failure, Session};
+use self::session::{Failure, Session};
 use super::ledger::Ledger;
 use super::{Error, OffsetStorage, PersistOffset, check_offset};
 use crate::model::FeedPartitionKey;
@@ -89,35 +89,28 @@ impl ZookeeperOffsets {
     }
 
     async fn children(&self) -> Result<Vec<String>, Failure> {
-        let deadline = self.session.deadline();
-        for attempt in 1.. {
-            let client = self.session.client(deadline).await?;
-            let sync = client.sync(self.place.parent());
-            let children = client.list_children(self.place.parent());
-            let answer = async {
-                sync.await?;
-                children.await
-            };
-            match deadline.wait(answer).await {
-                Err(Failure::Answered(ZkError::NoNode)) => return Ok(Vec::new()),
-                Err(failure) if failure.is_unclear() && attempt < ATTEMPTS && deadline.is_ahead() => {}
-                result => return result,
-            }
-        }
-        unreachable!("the last attempt returns")
+        let parent = self.place.parent();
+        let answer = self.session.ask(self.session.deadline(), |client| async move {
+            let sync = client.sync(parent);
+            let children = client.list_children(parent);
+            sync.await?;
+            children.await
+        });
+        absent_as(Vec::new(), answer.await)
     }
 
     async fn delete_node(&self, path: &str) -> Result<(), Failure> {
-        let deadline = self.session.deadline();
-        for attempt in 1.. {
-            let client = self.session.client(deadline).await?;
-            match deadline.wait(client.delete(path, None)).await {
-                Err(Failure::Answered(ZkError::NoNode)) => return Ok(()),
-                Err(failure) if failure.is_unclear() && attempt < ATTEMPTS && deadline.is_ahead() => {}
-                result => return result,
-            }
-        }
-        unreachable!("the last attempt returns")
+        let answer = self
+            .session
+            .ask(self.session.deadline(), |client| async move { client.delete(path, None).await });
+        absent_as((), answer.await)
+    }
+}
+
+fn absent_as<T>(nothing: T, answer: Result<T, Failure>) -> Result<T, Failure> {
+    match answer {
+        Err(Failure::Answered(ZkError::NoNode)) => Ok(nothing),
+        answer => answer,
     }
 }
 

@@ -12,8 +12,8 @@ use futures::future::{BoxFuture, Shared};
 use tokio::time::{Instant, timeout_at};
 use zookeeper_client::{Acls, Client, CreateMode, Error as ZkError};
 
-use crate::offset::Error;
 use crate::offset::ledger::Found;
+use crate::offset::{Error, stored_offset};
 
 /// How long a call waits for its answers, unless the session is shorter.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -78,10 +78,6 @@ impl Failure {
         );
         !certain
     }
-
-    fn is_silence(&self) -> bool {
-        matches!(self, Failure::Silence(_))
-    }
 }
 
 /// When a call's patience ends.
@@ -134,7 +130,7 @@ impl Session {
                 Ok(client) if !client.state().is_terminated() => return Ok(client),
                 // Expired, closed or refused: a client never recovers from that, a new one may.
                 Ok(_) => self.discard(number),
-                Err(failure) if failure.is_silence() => return Err(failure),
+                Err(failure @ Failure::Silence(_)) => return Err(failure),
                 Err(failure) => {
                     self.discard(number);
                     // An attempt that nobody has waited for in the meantime ends with this at once.
@@ -214,45 +210,56 @@ impl Session {
         Error::Corrupt { store: self.store.clone(), place: path.to_owned(), reason }
     }
 
-    /// Reads nodes, each of which may be absent or unreadable by itself. Asks again after a lost connection.
-    pub(super) async fn read(
+    /// Sends requests that may be sent again, until their answers have come or the patience ends.
+    pub(super) async fn ask<T, F>(
         &self,
-        paths: &[String],
         deadline: Deadline,
-    ) -> Result<Vec<Result<Option<Found<i32>>, Error>>, Failure> {
-        let mut attempt = 0;
+        request: impl Fn(Client) -> F,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, ZkError>>,
+    {
+        let mut attempt = 1;
         loop {
-            attempt += 1;
-            match self.read_once(paths, deadline).await {
-                Err(failure) if failure.is_unclear() && !failure.is_silence() && attempt < ATTEMPTS => {}
+            let client = self.client(deadline).await?;
+            match deadline.wait(request(client)).await {
+                Err(failure) if failure.is_unclear() && attempt < ATTEMPTS && deadline.is_ahead() => {
+                    attempt += 1
+                }
                 result => return result,
             }
         }
     }
 
-    async fn read_once(
-        &self,
-        paths: &[String],
-        deadline: Deadline,
-    ) -> Result<Vec<Result<Option<Found<i32>>, Error>>, Failure> {
+    /// Reads nodes, each of which may be absent or unreadable by itself.
+    pub(super) async fn read(&self, paths: &[String], deadline: Deadline) -> Result<Vec<Reading>, Failure> {
         let Some(first) = paths.first() else { return Ok(Vec::new()) };
-        let client = self.client(deadline).await?;
-        // A server may lag behind its leader; after a change of server even behind what this very session has written.
-        // Requests of a session are answered in order, so all of them can be sent at once.
-        let sync = client.sync(first);
-        let answers: Vec<_> = paths.iter().map(|path| client.get_data(path)).collect();
-        deadline.wait(sync).await?;
-        let mut results = Vec::with_capacity(paths.len());
-        for (path, answer) in paths.iter().zip(answers) {
-            results.push(match deadline.wait(answer).await {
-                Ok((data, stat)) => crate::offset::stored_offset(&data)
-                    .map(|offset| Some(Found { version: stat.version, offset }))
-                    .map_err(|reason| self.corrupt(path, reason)),
-                Err(Failure::Answered(ZkError::NoNode)) => Ok(None),
-                Err(failure) if failure.is_unclear() => return Err(failure),
-                Err(failure) => Err(self.error(&failure)),
-            });
-        }
-        Ok(results)
+        let answers = self.ask(deadline, |client| async move {
+            // A server may lag behind its leader; after a change of server even behind what this very session has
+            // written. Requests of a session are answered in order, so all of them can be sent at once.
+            let sync = client.sync(first);
+            let answers: Vec<_> = paths.iter().map(|path| client.get_data(path)).collect();
+            sync.await?;
+            let mut data = Vec::with_capacity(answers.len());
+            for answer in answers {
+                data.push(match answer.await {
+                    Err(error) if Failure::from(error.clone()).is_unclear() => return Err(error),
+                    answer => answer,
+                });
+            }
+            Ok(data)
+        });
+        let readings = paths.iter().zip(answers.await?).map(|(path, answer)| match answer {
+            Ok((data, stat)) => match stored_offset(&data) {
+                Ok(offset) => Ok(Some(Found { version: stat.version, offset })),
+                Err(reason) => Err(self.corrupt(path, reason)),
+            },
+            Err(ZkError::NoNode) => Ok(None),
+            Err(error) => Err(self.error(&error.into())),
+        });
+        Ok(readings.collect())
     }
 }
+
+/// What is at a node, if there is one.
+pub(super) type Reading = Result<Option<Found<i32>>, Error>;

@@ -30,7 +30,8 @@ impl Lane {
     /// A partition delivered an error instead of a record.
     pub(in crate::runtime) fn read_failed(&mut self, slot: Slot, error: &kafka::Error) {
         let Some(partition) = self.partitions.get_mut(slot) else { return };
-        if partition.state != State::Reading {
+        // `interrupted` has just been called for it.
+        if !matches!(partition.state, State::Starting { .. }) {
             return;
         }
         let reason = format!("{} at offset {}: {}", partition.at, partition.next, chain(error));
@@ -38,7 +39,7 @@ impl Lane {
             self.fail(slot, reason);
             return;
         }
-        partition.troubled = true;
+        partition.troubled = Some(Instant::now());
         if self.shared.telemetry.health.raise(&partition.source, reason.clone()) {
             warn!(source = partition.source, error = reason, "partition cannot be read for now");
         }
@@ -113,6 +114,27 @@ impl Lane {
         }
     }
 
+    /// A record was delivered where none should be. It is lost to the client, so everything not committed is read again.
+    pub(in crate::runtime) fn stray(&mut self, slot: Slot) {
+        let Some(partition) = self.partitions.get_mut(slot) else { return };
+        if matches!(
+            partition.state,
+            State::Reading | State::Starting { .. } | State::AwaitingSchema { .. } | State::Ended
+        ) {
+            warn!(source = partition.source, "a record missed its lane; reading again from what is stored");
+            self.begin_again(slot, Duration::ZERO);
+        }
+    }
+
+    fn begin_again(&mut self, slot: Slot, wait: Duration) {
+        let Some(partition) = self.partitions.get_mut(slot) else { return };
+        partition.abandon();
+        self.shared.commits.persister.forget(&partition.key);
+        partition.state = State::Resolving;
+        self.actions.push(Action::Pause(partition.at.clone()));
+        self.resolve(slot, wait);
+    }
+
     fn commit_failed(&mut self, slot: Slot, error: &commit::Error, now: Instant) {
         let Some(partition) = self.partitions.get_mut(slot) else { return };
         let reason = chain(error);
@@ -130,11 +152,7 @@ impl Lane {
             let reason = format!("somebody else seems to run this plan: {reason}");
             self.shared.telemetry.health.raise(&partition.source, reason);
         }
-        partition.abandon();
-        self.shared.commits.persister.forget(&partition.key);
-        partition.state = State::Resolving;
-        self.actions.push(Action::Pause(partition.at.clone()));
-        self.resolve(slot, wait);
+        self.begin_again(slot, wait);
     }
 
     pub(super) fn broken(&mut self, slot: Slot, class: Class, reason: String) {

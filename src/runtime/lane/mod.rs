@@ -40,6 +40,11 @@ pub(in crate::runtime) enum Action {
     Start(Slot, TopicPartition, Offset),
 }
 
+/// How long a partition rests after an error before it is read on.
+const AFTER_ERROR: Duration = Duration::from_secs(1);
+/// How long a partition must report no error to count as well again.
+const CALM: Duration = Duration::from_secs(15);
+
 /// The partitions of one thread.
 pub(in crate::runtime) struct Lane {
     shared: Arc<Shared>,
@@ -161,6 +166,10 @@ impl Lane {
             self.flush(slot);
         }
         for partition in self.partitions.values_mut() {
+            if partition.troubled.is_some_and(|since| now.duration_since(since) > CALM) {
+                partition.troubled = None;
+                self.shared.telemetry.health.clear(&partition.source);
+            }
             if let State::Starting { retry } = partition.state
                 && now >= retry
             {
@@ -204,8 +213,7 @@ impl RecordSink for Lane {
         match partition.take(record, &self.shared) {
             Taken::Written => {
                 self.relief.passed();
-                if partition.troubled {
-                    partition.troubled = false;
+                if partition.troubled.take().is_some() {
                     self.shared.telemetry.health.clear(&partition.source);
                 }
                 if partition.end.is_some_and(|end| partition.next >= end) {
@@ -222,20 +230,25 @@ impl RecordSink for Lane {
         Flow::Continue
     }
 
-    fn reached_end(&mut self, slot: Slot, next: Offset) {
+    fn interrupted(&mut self, slot: Slot) {
         let Some(partition) = self.partitions.get_mut(slot) else { return };
-        partition.skip_to(next);
-        if partition.troubled {
-            partition.troubled = false;
-            self.shared.telemetry.health.clear(&partition.source);
-        }
-        if partition.end.is_some_and(|end| partition.next >= end) {
-            self.end_partition(slot);
+        if partition.state == State::Reading {
+            // Not at once: whatever is wrong would most likely be wrong again.
+            partition.state = State::Starting { retry: Instant::now() + AFTER_ERROR };
         }
     }
 }
 
 impl Lane {
+    /// Everything below `next` has been offered or is a hole, such as a transaction marker.
+    pub(in crate::runtime) fn dequeued_to(&mut self, slot: Slot, next: Offset) {
+        let Some(partition) = self.partitions.get_mut(slot) else { return };
+        partition.skip_to(next);
+        if partition.end.is_some_and(|end| partition.next >= end) {
+            self.end_partition(slot);
+        }
+    }
+
     fn end_partition(&mut self, slot: Slot) -> Flow {
         if let Some(partition) = self.partitions.get_mut(slot)
             && partition.state == State::Reading

@@ -58,9 +58,10 @@ impl AzureStore {
     ///
     /// # Errors
     /// [`Error::Configuration`] when the endpoint or the credential can never work: not a URL of http or https, a key
-    /// that is not base64, a credential over http to another host than this one.
+    /// that is not base64, a credential over http to another host than this one
+    /// without `allow_http`.
     pub fn new(plan: &plan::AzureStore) -> Result<AzureStore, Error> {
-        let endpoint = check_endpoint(&plan.endpoint)?;
+        let endpoint = check_endpoint(&plan.endpoint, plan.allow_http)?;
         let authorization = Authorization::new(&plan.account, &plan.credential)?;
         let answers = Answers::new(&plan.account, &plan.credential);
         let options = BlobServiceClientOptions {
@@ -362,7 +363,7 @@ fn date(call: &Call<'_>, headers: &Headers) -> Result<SystemTime, Error> {
 }
 
 /// The endpoint without a slash at its end, if a credential may be sent there.
-fn check_endpoint(endpoint: &Url) -> Result<Url, Error> {
+fn check_endpoint(endpoint: &Url, allow_http: bool) -> Result<Url, Error> {
     let refuse = |reason: &str| Err(Error::Configuration { reason: reason.to_owned() });
     if !endpoint.username().is_empty() || endpoint.password().is_some() {
         return refuse("the endpoint must not contain a user name or a password");
@@ -378,9 +379,11 @@ fn check_endpoint(endpoint: &Url) -> Result<Url, Error> {
     };
     match endpoint.scheme() {
         "https" => {}
-        "http" if loopback => {}
+        "http" if loopback || allow_http => {}
         "http" => {
-            return refuse("the endpoint must be https: over http everybody on the way sees the credential");
+            return refuse(
+                "the endpoint must be https: over http everybody on the way sees the credential (allow_http = true permits it)",
+            );
         }
         other => return refuse(&format!("the endpoint must be https, not {other}")),
     }

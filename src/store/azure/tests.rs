@@ -23,6 +23,7 @@ fn plan(endpoint: &str, credential: AzureCredential) -> plan::AzureStore {
         account: "acc".to_owned(),
         endpoint: Url::parse(endpoint).unwrap(),
         credential,
+        allow_http: false,
         checksum: Checksum::Crc64,
         create_container: true,
         request_timeout: Duration::from_secs(10),
@@ -370,6 +371,8 @@ fn endpoints_that_would_show_the_credential_are_refused() {
     check("ftp://127.0.0.1/acc", false);
     check("https://user:canary@example.com", false);
     check("https://acc.blob.core.windows.net?sv=1&sig=canary", false);
+    let open = plan::AzureStore { allow_http: true, ..plan("http://azurite:10000/acc", key()) };
+    AzureStore::new(&open).unwrap();
 }
 
 #[tokio::test]
