@@ -259,8 +259,14 @@ impl BlobProducer {
         let place = state.place(ssp, key);
         let open = || {
             let budget = self.stager.budget();
-            let new =
-                blobs::NewBlob { source: &source.name, ssp, key, first: record, budget, claims: &self.claims };
+            let new = blobs::NewBlob {
+                source: &source.name,
+                ssp,
+                key,
+                first: record,
+                budget,
+                claims: &self.claims,
+            };
             let description = self.factory.describe(&new)?;
             Ok(blobs::BlobWriter::new(&self.stager, &source.metrics, description))
         };

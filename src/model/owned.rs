@@ -33,8 +33,11 @@ impl Record {
 
     /// Bytes of key, value and headers.
     pub fn bytes(&self) -> usize {
-        let headers = self.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, Vec::len));
-        self.key.as_ref().map_or(0, Bytes::len) + self.value.as_ref().map_or(0, Bytes::len) + headers.sum::<usize>()
+        let headers =
+            self.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, Vec::len));
+        self.key.as_ref().map_or(0, Bytes::len)
+            + self.value.as_ref().map_or(0, Bytes::len)
+            + headers.sum::<usize>()
     }
 }
 

@@ -205,9 +205,13 @@ async fn blocks_are_cut_as_records_arrive_and_make_one_blob_in_order() {
     assert_eq!(content(&bench.store, &blob("b")).await.unwrap(), lines(0..1000));
     assert_eq!((sealed.records, sealed.bytes), (1000, lines(0..1000).len() as u64));
     assert_eq!(sealed.range, OffsetRange { first: Offset::ZERO, next: Offset::new(1000).unwrap() });
-    for (name, value) in
-        [("feed", "f"), ("first_offset", "0"), ("last_offset", "999"), ("record_count", "1000"), ("raw_bytes", "2890")]
-    {
+    for (name, value) in [
+        ("feed", "f"),
+        ("first_offset", "0"),
+        ("last_offset", "999"),
+        ("record_count", "1000"),
+        ("raw_bytes", "2890"),
+    ] {
         assert_eq!(sealed.metadata.get(name).map(String::as_str), Some(value), "{name}");
     }
     drop(writer);

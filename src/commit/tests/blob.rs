@@ -93,7 +93,13 @@ async fn a_foreign_blob_of_that_name_is_left_as_it_is() {
         // Their blocks and ours share the name; whoever commits first takes it.
         let theirs = Metadata::from([("commit_id".to_owned(), "theirs".to_owned())]);
         inner
-            .put(&blob("b"), bytes::Bytes::from_static(b"foreign"), &BlobHeaders::default(), &theirs, &Condition::None)
+            .put(
+                &blob("b"),
+                bytes::Bytes::from_static(b"foreign"),
+                &BlobHeaders::default(),
+                &theirs,
+                &Condition::None,
+            )
             .await
             .unwrap();
         let hit = faulty(&inner, OperationKind::CommitBlockList, move |n, _| fault(n));

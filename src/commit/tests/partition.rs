@@ -48,8 +48,7 @@ impl Bench {
         let persister = Arc::new(Persister::start(&runtime, storage.clone(), telemetry.clone()));
         let shared = Shared { store: Arc::new(store.clone()), persister, telemetry: telemetry.clone() };
         let (sender, events) = mpsc::channel(16);
-        let committer =
-            PartitionCommitter::start(&runtime, shared, SLOT, key("0"), position.map(at), sender);
+        let committer = PartitionCommitter::start(&runtime, shared, SLOT, key("0"), position.map(at), sender);
         let budget = Budget::new(1 << 20);
         let stager = Stager::new(Arc::new(store.clone()), runtime, 4, budget, telemetry.clone());
         Bench { store, storage, stager, telemetry, committer, events }

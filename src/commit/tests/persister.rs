@@ -114,7 +114,9 @@ async fn while_a_round_is_under_way_the_next_one_gathers_and_the_last_value_wins
 fn failing(times: usize, id: &'static str, fault: Fault) -> MemoryOffsets {
     let calls = AtomicUsize::new(0);
     MemoryOffsets::new().with_faults(Arc::new(move |operation| match operation {
-        Operation::Persist(entry) if &*entry.key.id == id && calls.fetch_add(1, SeqCst) < times => Some(fault),
+        Operation::Persist(entry) if &*entry.key.id == id && calls.fetch_add(1, SeqCst) < times => {
+            Some(fault)
+        }
         _ => None,
     }))
 }

@@ -12,7 +12,9 @@ use crate::model::{BlobHeaders, BlobName, Metadata, RecordRef, Ssp};
 use crate::producer::tests::{
     CONTAINER, Lines, NO_LIMITS, content, faulty, record, refused, store, transport, unavailable,
 };
-use crate::producer::{self, BlobDescription, BlobLimits, Envelope, Naming, NewBlob, OutputKey, WriterFactory};
+use crate::producer::{
+    self, BlobDescription, BlobLimits, Envelope, Naming, NewBlob, OutputKey, WriterFactory,
+};
 use crate::store::{BlobStore, Fault, MemoryStore, OperationKind};
 
 /// Lines in blobs named `<stream>/<partition>/<key>-<number>`; a value's first character is its output key.
@@ -93,7 +95,9 @@ fn names(flushed: &Flushed) -> Vec<String> {
 async fn a_flush_commits_all_blobs_of_its_source_and_none_of_others() {
     let store = store().await;
     let producer = producer(&store);
-    for (offset, (stream, value)) in [("s", "x0"), ("t", "x1"), ("s", "y2"), ("s", "x3")].into_iter().enumerate() {
+    for (offset, (stream, value)) in
+        [("s", "x0"), ("t", "x1"), ("s", "y2"), ("s", "x3")].into_iter().enumerate()
+    {
         producer.send("a", &envelope(stream, offset as i64, value)).await.unwrap();
     }
     producer.send("b", &envelope("s", 9, "x9")).await.unwrap();
@@ -150,7 +154,10 @@ async fn blobs_that_are_full_go_on_in_new_ones_of_the_same_flush() {
     sizes.sort_unstable();
     assert_eq!(sizes, [5, 10, 10]);
     assert_eq!(all(&store, "").await, lines(0..25));
-    assert_eq!(flushed.blobs.iter().map(|blob| blob.commit).collect::<std::collections::HashSet<_>>().len(), 1);
+    assert_eq!(
+        flushed.blobs.iter().map(|blob| blob.commit).collect::<std::collections::HashSet<_>>().len(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -270,7 +277,8 @@ async fn a_failure_of_staging_is_told_by_the_next_send_and_ends_the_source_until
 #[tokio::test(start_paused = true)]
 async fn a_failure_of_commit_ends_the_source_until_it_is_registered_anew() {
     let inner = store().await;
-    let hit = faulty(&inner, OperationKind::CommitBlockList, |n, _| (n == 0).then(|| Fault::Before(refused())));
+    let hit =
+        faulty(&inner, OperationKind::CommitBlockList, |n, _| (n == 0).then(|| Fault::Before(refused())));
     let producer = producer(&hit);
     send(&producer, "a", 0..3).await;
     let error = producer.flush("a").await.unwrap_err();
@@ -287,7 +295,8 @@ async fn a_failure_of_commit_ends_the_source_until_it_is_registered_anew() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_reply_at_the_end_of_a_flush_makes_one_blob_and_a_success() {
     let inner = store().await;
-    let hit = faulty(&inner, OperationKind::CommitBlockList, |n, _| (n == 0).then(|| Fault::After(transport())));
+    let hit =
+        faulty(&inner, OperationKind::CommitBlockList, |n, _| (n == 0).then(|| Fault::After(transport())));
     let producer = producer(&hit);
     send(&producer, "a", 0..3).await;
     assert_eq!(producer.flush("a").await.unwrap().records(), 3);

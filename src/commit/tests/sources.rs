@@ -53,7 +53,9 @@ async fn a_source_that_fails_at_the_stop_does_not_keep_the_others_from_being_flu
     send(&producer, "a", 0..3).await;
     send(&producer, "b", 0..3).await;
     let error = producer.stop().await.unwrap_err();
-    assert!(matches!(&error, Error::Stop { name, source } if name == "a" && matches!(**source, Error::Store { .. })));
+    assert!(
+        matches!(&error, Error::Stop { name, source } if name == "a" && matches!(**source, Error::Store { .. }))
+    );
     assert_eq!(all(&inner, "").await, lines(0..3));
     assert!(matches!(producer.stop().await, Err(Error::Stopped)));
 }
@@ -61,7 +63,8 @@ async fn a_source_that_fails_at_the_stop_does_not_keep_the_others_from_being_flu
 #[tokio::test(start_paused = true)]
 async fn a_stop_that_was_given_up_can_be_repeated() {
     let inner = store().await;
-    let hit = faulty(&inner, OperationKind::CommitBlockList, |n, _| (n < 20).then(|| Fault::Before(unavailable())));
+    let hit =
+        faulty(&inner, OperationKind::CommitBlockList, |n, _| (n < 20).then(|| Fault::Before(unavailable())));
     let producer = Arc::new(producer(&hit));
     send(&producer, "a", 0..3).await;
     assert!(timeout(Duration::from_secs(5), producer.stop()).await.is_err());
@@ -73,7 +76,8 @@ async fn a_stop_that_was_given_up_can_be_repeated() {
 #[tokio::test(start_paused = true)]
 async fn a_send_that_waits_behind_the_stop_is_refused_and_not_lost_in_silence() {
     let inner = store().await;
-    let hit = faulty(&inner, OperationKind::CommitBlockList, |n, _| (n < 5).then(|| Fault::Before(unavailable())));
+    let hit =
+        faulty(&inner, OperationKind::CommitBlockList, |n, _| (n < 5).then(|| Fault::Before(unavailable())));
     let producer = Arc::new(producer(&hit));
     send(&producer, "a", 0..3).await;
     let spawn = |what: &'static str| {
@@ -183,7 +187,8 @@ async fn a_record_larger_than_the_memory_passes_alone() {
 #[tokio::test(start_paused = true)]
 async fn a_large_record_is_not_overtaken_for_ever() {
     let inner = store().await;
-    let hit = faulty(&inner, OperationKind::StageBlock, |_, _| Some(Fault::Delay(Duration::from_millis(100))));
+    let hit =
+        faulty(&inner, OperationKind::StageBlock, |_, _| Some(Fault::Delay(Duration::from_millis(100))));
     let producer = Arc::new(producer_with(&hit, BlobLimits { block_bytes: 100_000, ..NO_LIMITS }, MEMORY));
     let mut busy = Vec::new();
     for source in ["a", "b", "c"] {
@@ -216,7 +221,10 @@ async fn memory_that_an_idle_source_holds_is_freed_for_another() {
     for (source, count) in [("a", 15), ("b", 60), ("a", 15)] {
         for offset in 0..count {
             let record = envelope(source, offset, &text);
-            timeout(Duration::from_secs(60), producer.send(source, &record)).await.expect("no dead-lock").unwrap();
+            timeout(Duration::from_secs(60), producer.send(source, &record))
+                .await
+                .expect("no dead-lock")
+                .unwrap();
         }
     }
     assert!(producer.budget().peak() <= MEMORY + 3 * crate::budget::CHUNK, "{:?}", producer.budget().peak());
@@ -226,7 +234,8 @@ async fn memory_that_an_idle_source_holds_is_freed_for_another() {
 #[tokio::test(start_paused = true)]
 async fn a_send_that_was_given_up_while_waiting_has_not_taken_the_record() {
     let inner = store().await;
-    let hit = faulty(&inner, OperationKind::StageBlock, |n, _| (n < 30).then(|| Fault::Before(unavailable())));
+    let hit =
+        faulty(&inner, OperationKind::StageBlock, |n, _| (n < 30).then(|| Fault::Before(unavailable())));
     let producer = producer_with(&hit, NO_LIMITS, MEMORY);
     producer.register("a").unwrap();
     let mut sent = 0;

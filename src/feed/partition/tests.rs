@@ -47,7 +47,8 @@ async fn offsets_lead_back(feed: &dyn Feed) {
 
     let mut elsewhere = feed.partitions().await.unwrap();
     for partition in [partition, elsewhere[0].as_mut()] {
-        for (offset, first) in [(&middle, Some("4:4")), (&beginning, Some("0:0")), (&end, None), (&middle, Some("4:4"))]
+        for (offset, first) in
+            [(&middle, Some("4:4")), (&beginning, Some("0:0")), (&end, None), (&middle, Some("4:4"))]
         {
             partition.set_offset(offset).await.unwrap();
             assert_eq!(partition.offset().as_ref(), Some(offset));
