@@ -14,14 +14,14 @@ type Row = (u64, String);
 
 /// The table that all processes share.
 #[derive(Default)]
-pub struct Table {
+pub(crate) struct Table {
     rows: BTreeMap<FeedPartitionKey, Row>,
     writes: u64,
 }
 
 /// The storage as one process has it.
 #[derive(Default)]
-pub struct TableOffsets {
+pub(crate) struct TableOffsets {
     table: Arc<Mutex<Table>>,
     // What this process has read or written last: it overwrites nothing else.
     seen: Mutex<HashMap<FeedPartitionKey, Option<Row>>>,
@@ -29,7 +29,7 @@ pub struct TableOffsets {
 
 impl TableOffsets {
     /// A process that works on `table`.
-    pub fn new(table: Arc<Mutex<Table>>) -> TableOffsets {
+    pub(crate) fn new(table: Arc<Mutex<Table>>) -> TableOffsets {
         TableOffsets { table, seen: Mutex::default() }
     }
 
@@ -91,7 +91,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Two processes work on one partition: the second takes it over, the first learns of it.
-pub async fn run() -> Result<Vec<String>, Error> {
+pub(crate) async fn run() -> Result<Vec<String>, Error> {
     let table = Arc::new(Mutex::new(Table::default()));
     let (first, second) = (TableOffsets::new(table.clone()), TableOffsets::new(table));
     let key = FeedPartitionKey { plan: "plan".into(), feed: "feed".into(), id: "0".into() };

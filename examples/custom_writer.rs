@@ -108,7 +108,7 @@ fn orders() -> MemoryFeed {
 }
 
 /// Copies a feed into `folder`; gives what was committed and the offset to go on from.
-pub async fn run(folder: &Path) -> anyhow::Result<(Flushed, String)> {
+pub(crate) async fn run(folder: &Path) -> anyhow::Result<(Flushed, String)> {
     let store = Arc::new(DirectoryStore::open(folder)?);
     store.ensure_container("orders", true).await?;
     let producer = BlobProducer::new(store, Arc::new(ByTenant), ProducerOptions::default());
