@@ -54,8 +54,9 @@ impl AssignedConsumer {
         settings: &ClientSettings,
         at: TopicPartition,
     ) -> Result<AssignedConsumer, Error> {
-        let consumer =
-            client_config(kafka, settings).create_with_context(Quiet).map_err(Error::configuration)?;
+        let mut config = client_config(kafka, settings);
+        config.set("enable.partition.eof", "true");
+        let consumer = config.create_with_context(Quiet).map_err(Error::configuration)?;
         Ok(AssignedConsumer { consumer, at })
     }
 
