@@ -11,7 +11,7 @@ mod persister;
 
 pub use blob::{CommitId, commit_blob};
 pub use partition::{Commit, CommitEvent, PartitionCommitter, Shared};
-pub use persister::Persister;
+pub use persister::{Owner, Persister};
 
 use crate::error::Class;
 use crate::{offset, producer as blobs, store};
