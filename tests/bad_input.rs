@@ -109,10 +109,8 @@ async fn all_faults_of_a_plan_are_told_at_once_with_their_paths() {
     plan.container = "Not_Allowed".to_owned();
     plan.properties.push(("group.id".to_owned(), "mine".to_owned()));
     plan.more = "[memory]\nbudget = true\n[colour]\nred = 1".to_owned();
-    plan.feed_more = "start = \"yesterday\"".to_owned();
-    let text = plan.toml().replace("start = \"earliest\"\n", "");
-    let path = case.path("plan.toml");
-    std::fs::write(&path, text).expect("a plan can be written");
+    plan.start = "yesterday".to_owned();
+    let path = case.write(&plan);
     let words = [
         "flush.interval",
         "intervall",
@@ -292,7 +290,11 @@ async fn a_kill_while_the_store_answers_500_loses_nothing() {
     let connector = case.run(&plan);
     connector.is_unready(&["store", "500"]).await;
     connector.kill();
-    assert_eq!(offsets(&plan).await.values().sum::<i64>(), 0, "nothing is committed, so nothing is persisted");
+    assert_eq!(
+        offsets(&plan).await.values().sum::<i64>(),
+        0,
+        "nothing is committed, so nothing is persisted"
+    );
     proxy.heal();
     case.copy(&plan).await;
     demand_each_once(&blobs(&case, &plan).await, 1000).await;
@@ -371,7 +373,10 @@ impl SmallDisk {
     fn make(case: &Case) -> SmallDisk {
         let path = case.path("disk");
         std::fs::create_dir(&path).expect("a folder");
-        let done = std::process::Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]).arg(&path).output();
+        let done = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
+            .arg(&path)
+            .output();
         let mounted = done.is_ok_and(|done| done.status.success());
         SmallDisk { path, mounted }
     }
@@ -382,7 +387,9 @@ impl SmallDisk {
         }
         // A limit of 1 MiB a file; without the signal that goes with it, a write beyond is an error like any other.
         let mut confined = std::process::Command::new("bash");
-        confined.args(["-c", "trap '' XFSZ; ulimit -S -f 1024; exec \"$0\" \"$@\""]).arg(command.get_program());
+        confined
+            .args(["-c", "trap '' XFSZ; ulimit -S -f 1024; exec \"$0\" \"$@\""])
+            .arg(command.get_program());
         confined.args(command.get_args()).stdin(std::process::Stdio::null());
         for (name, value) in command.get_envs() {
             match value {
@@ -430,7 +437,11 @@ async fn a_registry_that_is_down_is_waited_for() {
         .eventually("the partition to say that it waits", async || {
             let partition = connector.partition(0).await?;
             let reason = partition["reason"].as_str().unwrap_or_default();
-            if partition["state"] == "waiting" && reason.contains("schema") { Ok(()) } else { Err(partition.to_string()) }
+            if partition["state"] == "waiting" && reason.contains("schema") {
+                Ok(())
+            } else {
+                Err(partition.to_string())
+            }
         })
         .await;
     gate.set(Way::Open);
@@ -538,6 +549,38 @@ async fn a_bad_record_stops_its_partition_only_and_is_named() {
     case.finish().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_offset_outside_the_log_stops_the_partition_and_is_named() {
+    let mut case = Case::new("range").await;
+    let (topic, _) = loaded(&mut case, 100).await;
+    let plan = case.plan(&topic);
+    case.copy(&plan).await;
+    let reader = zookeeper::Reader::connect().await;
+    let node = |partition: i32| {
+        format!(
+            "{}/{}-{}-{partition}",
+            plan.root(),
+            zookeeper::escape(&plan.name),
+            zookeeper::escape(&plan.feed)
+        )
+    };
+    // Beyond the end; and before the first record that is left.
+    reader.set(&node(0), "1000").await;
+    topic.expire(1, 40).await;
+    reader.set(&node(1), "7").await;
+    let exit = case.run_until_end(&plan).exit(SOON).await;
+    exit.demand(
+        3,
+        &[&format!("{}[0]", topic.name), "1000", "[0, 50)", &format!("{}[1]", topic.name), "[40, 50)"],
+    );
+    assert_eq!(offsets(&plan).await, BTreeMap::from([(0, 1000), (1, 7)]), "a person decides");
+    // What is no number is no offset.
+    reader.set(&node(0), "fifty").await;
+    reader.set(&node(1), "50").await;
+    case.run_until_end(&plan).exit(SOON).await.demand(3, &["fifty"]);
+    case.finish().await;
+}
+
 // The process.
 
 #[tokio::test(flavor = "multi_thread")]
@@ -639,7 +682,8 @@ async fn secrets_are_in_no_output() {
     }
     let registry = "username = \"reader\"\npassword = \"${env:BLOBFEED_TEST_CANARY}\"";
     let path = case.path("plan.toml");
-    let with_registry = plan.toml().replace("[schema_registry]\n", &format!("[schema_registry]\n{registry}\n"));
+    let with_registry =
+        plan.toml().replace("[schema_registry]\n", &format!("[schema_registry]\n{registry}\n"));
     std::fs::write(&path, &with_registry).expect("a plan can be written");
     let path = path.to_str().expect("UTF-8");
     const CANARY: &str = "Canary7f3aPassword";

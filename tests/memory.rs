@@ -21,14 +21,20 @@ const RATE: u64 = 20_000_000;
 
 fn count() -> u64 {
     let given = std::env::var("BLOBFEED_TEST_MEMORY_RECORDS").ok();
-    given.map_or(5_000_000, |text| text.parse().unwrap_or_else(|_| panic!("{text:?} is no number of records")))
+    given
+        .map_or(5_000_000, |text| text.parse().unwrap_or_else(|_| panic!("{text:?} is no number of records")))
 }
 
 /// Fills `topic`; the bytes of all values.
 fn fill(topic: &Topic, schema: u32, count: u64) -> u64 {
     let sender = Sender::new(
         topic,
-        &[("compression.type", "lz4"), ("linger.ms", "50"), ("batch.size", "1000000"), ("queue.buffering.max.kbytes", "200000")],
+        &[
+            ("compression.type", "lz4"),
+            ("linger.ms", "50"),
+            ("batch.size", "1000000"),
+            ("queue.buffering.max.kbytes", "200000"),
+        ],
     );
     let (mut value, mut datum, mut bytes) = (Vec::new(), Vec::new(), 0);
     for (number, partition) in (0..count).zip((0..PARTITIONS).cycle()) {
@@ -75,7 +81,8 @@ async fn a_slow_store_costs_time_and_not_memory() {
     let schema = registry::register(&topic.name, records::SCHEMA).await;
     let begun = Instant::now();
     let to = topic.clone();
-    let bytes = tokio::task::spawn_blocking(move || fill(&to, schema, count)).await.expect("the topic is filled");
+    let bytes =
+        tokio::task::spawn_blocking(move || fill(&to, schema, count)).await.expect("the topic is filled");
     println!("{count} records, {} bytes each, produced in {:?}", bytes / count, begun.elapsed());
 
     let throttled = DiscardStore::start(Some(RATE), Some(records::MARK)).await;
@@ -93,7 +100,11 @@ async fn a_slow_store_costs_time_and_not_memory() {
     let assignments = slow.exit.log.matches("partitions assigned by the group").count();
     assert_eq!(assignments, 1, "the group was formed once: {}", slow.exit.tail());
     let slowest = Duration::from_secs(bytes / RATE);
-    assert!(slow.wall > slowest * 9 / 10, "the store was to be the bottleneck: {:?} of {slowest:?}", slow.wall);
+    assert!(
+        slow.wall > slowest * 9 / 10,
+        "the store was to be the bottleneck: {:?} of {slowest:?}",
+        slow.wall
+    );
 
     let open = DiscardStore::start(None, None).await;
     let plan = self::plan(&mut case, "open", &topic, &open, "512MiB");
@@ -137,12 +148,17 @@ fn report(what: &str, run: &Run, count: u64, bytes: u64) {
 // From the assignment to the last words, by the log's own clock.
 fn working_time(log: &str) -> Duration {
     let time_of = |words: &str| {
-        let line = log.lines().find(|line| line.contains(words)).unwrap_or_else(|| panic!("no {words:?} in the log"));
+        let line = log
+            .lines()
+            .find(|line| line.contains(words))
+            .unwrap_or_else(|| panic!("no {words:?} in the log"));
         let line: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
         let time = line["timestamp"].as_str().expect("a time").parse::<chrono::DateTime<chrono::Utc>>();
         time.expect("a time in RFC 3339")
     };
-    (time_of("all topics are copied") - time_of("partitions assigned by the group")).to_std().expect("in this order")
+    (time_of("all topics are copied") - time_of("partitions assigned by the group"))
+        .to_std()
+        .expect("in this order")
 }
 
 /// What the system says about a process, looked at until it ends.

@@ -29,7 +29,9 @@ pub(crate) struct Blob {
 impl Blob {
     /// A metadata entry that must be there.
     pub(crate) fn meta(&self, name: &str) -> &str {
-        self.metadata.get(name).unwrap_or_else(|| panic!("{} has no metadata {name:?}: {:?}", self.name, self.metadata))
+        self.metadata
+            .get(name)
+            .unwrap_or_else(|| panic!("{} has no metadata {name:?}: {:?}", self.name, self.metadata))
     }
 
     /// One that must be a number.

@@ -115,7 +115,11 @@ impl Connector {
     pub(crate) fn kill(self) -> Exit {
         let begun = Instant::now();
         let mut child = self.lock();
-        assert!(child.try_wait().expect("a child").is_none(), "ended before it was killed: {}", tail(&self.log()));
+        assert!(
+            child.try_wait().expect("a child").is_none(),
+            "ended before it was killed: {}",
+            tail(&self.log())
+        );
         child.kill().expect("a child can be killed");
         let status = child.wait().expect("a child");
         drop(child);
@@ -153,7 +157,11 @@ impl Connector {
     }
 
     /// Waits until `look` finds something, as long as the connector lives.
-    pub(crate) async fn eventually<T>(&self, what: &str, mut look: impl AsyncFnMut() -> Result<T, String>) -> T {
+    pub(crate) async fn eventually<T>(
+        &self,
+        what: &str,
+        mut look: impl AsyncFnMut() -> Result<T, String>,
+    ) -> T {
         eventually(what, SOON, async || {
             let seen = look().await;
             if seen.is_err()
@@ -181,7 +189,8 @@ impl Connector {
         self.eventually("the http address in the log", async || {
             let log = self.log();
             let line = log.lines().rev().find(|line| line.contains("http is served"));
-            let line: Value = line.and_then(|line| serde_json::from_str(line).ok()).ok_or_else(|| tail(&log))?;
+            let line: Value =
+                line.and_then(|line| serde_json::from_str(line).ok()).ok_or_else(|| tail(&log))?;
             line["address"].as_str().map(str::to_owned).ok_or_else(|| line.to_string())
         })
         .await

@@ -141,7 +141,8 @@ fn answer(request: &Head, body: Reading, state: &mut State) -> String {
                 return respond("409 Conflict", "x-ms-error-code: BlobAlreadyExists\r\n");
             }
             state.counts.blobs += 1;
-            let records = request.header("x-ms-meta-record_count").and_then(|count| count.parse::<u64>().ok());
+            let records =
+                request.header("x-ms-meta-record_count").and_then(|count| count.parse::<u64>().ok());
             state.counts.records += records.unwrap_or(0);
             let mut border: Vec<u8> = Vec::new();
             for block in blocks {

@@ -30,7 +30,10 @@ impl Flights {
             rest = behind;
             Some(datum)
         });
-        (0..PARTITIONS).cycle().zip(datums).map(move |(partition, datum)| (partition, avro::framed(schema, datum)))
+        (0..PARTITIONS)
+            .cycle()
+            .zip(datums)
+            .map(move |(partition, datum)| (partition, avro::framed(schema, datum)))
     }
 }
 

@@ -64,7 +64,11 @@ impl Head {
     /// Of a request: the value of `name` in the query.
     pub(crate) fn query(&self, name: &str) -> Option<&str> {
         let (_, query) = self.target().split_once('?')?;
-        query.split('&').filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| value)
+        query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value)
     }
 
     /// Of an answer: the status.
@@ -124,7 +128,8 @@ pub(crate) async fn body(
             sink.take(&line).await?;
             let text = String::from_utf8_lossy(&line);
             let digits = text.trim_end().split(';').next().unwrap_or_default();
-            let length = u64::from_str_radix(digits, 16).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+            let length =
+                u64::from_str_radix(digits, 16).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
             // Two bytes end the chunk's line. Trailers do not occur here.
             bytes(from, length + 2, sink).await?;
             if length == 0 {
@@ -134,7 +139,11 @@ pub(crate) async fn body(
     }
 }
 
-async fn bytes(from: &mut (impl AsyncBufRead + Unpin), mut rest: u64, sink: &mut impl Sink) -> io::Result<()> {
+async fn bytes(
+    from: &mut (impl AsyncBufRead + Unpin),
+    mut rest: u64,
+    sink: &mut impl Sink,
+) -> io::Result<()> {
     let mut buffer = vec![0; 64 << 10];
     while rest > 0 {
         let most = usize::try_from(rest).unwrap_or(usize::MAX).min(buffer.len());

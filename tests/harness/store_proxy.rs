@@ -121,7 +121,12 @@ fn fault_for(rules: &Mutex<Rules>, request: &Head) -> Option<Fault> {
     Some(fault)
 }
 
-async fn serve(client: TcpStream, server: &str, rules: &Mutex<Rules>, throttle: &Throttle) -> std::io::Result<()> {
+async fn serve(
+    client: TcpStream,
+    server: &str,
+    rules: &Mutex<Rules>,
+    throttle: &Throttle,
+) -> std::io::Result<()> {
     client.set_nodelay(true)?;
     let (from_client, mut to_client) = client.into_split();
     let mut from_client = BufReader::with_capacity(64 << 10, from_client);
@@ -142,7 +147,8 @@ async fn serve(client: TcpStream, server: &str, rules: &Mutex<Rules>, throttle: 
             Some(Fault::SwallowAnswer) | None => {}
         }
         to_server.write_all(request.raw()).await?;
-        http1::body(&mut from_client, request.framing(), &mut Throttled(throttle, To(&mut to_server))).await?;
+        http1::body(&mut from_client, request.framing(), &mut Throttled(throttle, To(&mut to_server)))
+            .await?;
         let answer = Head::read(&mut from_server).await?.ok_or(std::io::ErrorKind::UnexpectedEof)?;
         let framing = match (request.method(), answer.status()) {
             ("HEAD", _) | (_, 204 | 304) => Framing::Length(0),

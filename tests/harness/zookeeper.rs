@@ -21,7 +21,8 @@ impl Reader {
     pub(crate) async fn connect() -> Reader {
         let address = servers::zookeeper();
         let connector = zk::Client::connector().with_session_timeout(Duration::from_secs(30));
-        let client = connector.connect(&address).await.unwrap_or_else(|e| panic!("ZooKeeper at {address}: {e}"));
+        let client =
+            connector.connect(&address).await.unwrap_or_else(|e| panic!("ZooKeeper at {address}: {e}"));
         Reader { client }
     }
 
