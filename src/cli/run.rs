@@ -16,18 +16,19 @@ use crate::telemetry::Telemetry;
 
 /// Runs the plan until it is told to stop, or to the ends of the topics.
 pub(super) async fn run(path: &Path, until_end: bool) -> u8 {
-    let mut plan = match plan::load_from_environment(path) {
-        Ok(loaded) => loaded.plan,
-        Err(faults) => {
-            eprintln!("{faults}");
-            return exit::BAD_PLAN;
-        }
-    };
+    // Before anything else: a signal that comes while the plan is read is answered like any other.
     let mut signals = match Signals::new() {
         Ok(signals) => signals,
         Err(error) => {
             error!(%error, "signals cannot be handled");
             return exit::FAILED;
+        }
+    };
+    let mut plan = match plan::load_from_environment(path) {
+        Ok(loaded) => loaded.plan,
+        Err(faults) => {
+            eprintln!("{faults}");
+            return exit::BAD_PLAN;
         }
     };
     loop {

@@ -164,6 +164,33 @@ impl LaneQueue {
         }
     }
 
+    /// Drops the messages of a partition that are dequeued and not taken yet.
+    ///
+    /// The client drops what a seek or a new assignment has made outdated only while it dequeues; what waits here is out
+    /// of its sight. To be called before each of them.
+    pub fn discard(&mut self, topic: &str, partition: i32) {
+        let mut kept = self.at;
+        for i in self.at..self.batch.len() {
+            let message = self.batch[i];
+            // SAFETY: every pointer from `at` on is alive and owned by this queue; the name lives as long as the message.
+            let matches = unsafe {
+                let (rkt, number) = ((*message).rkt, (*message).partition);
+                number == partition
+                    && !rkt.is_null()
+                    && CStr::from_ptr(rd::rd_kafka_topic_name(rkt)).to_bytes() == topic.as_bytes()
+            };
+            if matches {
+                // SAFETY: destroyed once: it is not kept.
+                unsafe { rd::rd_kafka_message_destroy(message) };
+            } else {
+                self.batch[kept] = message;
+                kept += 1;
+            }
+        }
+        // What lies behind was destroyed or moved to the front.
+        self.batch.truncate(kept);
+    }
+
     /// Destroys the next message of the batch and goes on to the one behind it.
     pub fn advance(&mut self) {
         if let Some(message) = self.batch.get(self.at) {

@@ -209,6 +209,10 @@ impl Worker {
         if positions.is_empty() {
             return;
         }
+        // Nothing that was dequeued before the seek may be taken after it.
+        for (partition, _) in &positions {
+            self.reader.discard(partition);
+        }
         for (slot, result) in slots.into_iter().zip(self.consumer.start_at(&positions)) {
             self.lane.started(slot, result, now);
         }

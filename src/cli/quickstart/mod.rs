@@ -94,23 +94,26 @@ async fn attempt(options: &args::Quickstart) -> anyhow::Result<bool> {
     println!("records   {} in Avro, made as they are read", options.records);
 
     let offsets = offset::open(&plan::OffsetStorage::File { path: folder.offsets() })?;
-    let progress = Progress { offsets, produced: Arc::default(), total: options.records };
+    let total = options.records;
+    let first = if options.no_kill { total } else { total.div_ceil(2) };
+    let progress =
+        Progress { offsets, produced: Arc::default(), open: Arc::new(AtomicU64::new(first)), total };
     let producing = produce(servers, progress.clone());
     let began = Instant::now();
-    let mut child = start_connector(&folder)?;
+    let mut child = start_connector(&folder, 1).await?;
     println!("connector started (process {}), log in {}", child.id().unwrap_or(0), folder.log().display());
 
     let mut killed_at = None;
     if !options.no_kill {
-        let half = options.records / 2;
-        let persisted = progress.wait_for(half.max(1), &mut child).await?;
-        // Half a flush later, so that it dies with records in open blobs, as it would in life.
+        let persisted = progress.wait_for(first, &mut child).await?;
+        // The other half is sent now, and read within half a flush: it dies with records in open blobs, as in life.
+        progress.open.store(total, Ordering::Release);
         tokio::time::sleep(Duration::from_millis(500)).await;
         // SIGKILL: no handler, no goodbye, as when a machine dies.
         child.kill().await.context("the connector cannot be killed")?;
         println!("\nconnector killed (SIGKILL) with {persisted} of {} records persisted", options.records);
         killed_at = Some(persisted);
-        child = start_connector(&folder)?;
+        child = start_connector(&folder, 2).await?;
         println!(
             "connector started again (process {}); the group waits a few seconds for the dead member's session",
             child.id().unwrap_or(0)
@@ -177,11 +180,12 @@ start = "earliest"
     std::fs::write(folder.plan(), text).context("the plan cannot be written")
 }
 
-fn start_connector(folder: &Folder) -> anyhow::Result<Child> {
+// Starts the connector for the `time`-th time and waits until it runs: only then does it answer signals.
+async fn start_connector(folder: &Folder, time: usize) -> anyhow::Result<Child> {
     let log =
         File::options().create(true).append(true).open(folder.log()).context("the log cannot be written")?;
     let program = std::env::current_exe().context("the program does not know its own path")?;
-    Command::new(program)
+    let mut child = Command::new(program)
         .args(["--log-format", "text", "run"])
         .arg(folder.plan())
         .stdin(Stdio::null())
@@ -189,7 +193,19 @@ fn start_connector(folder: &Folder) -> anyhow::Result<Child> {
         .stderr(log)
         .kill_on_drop(true)
         .spawn()
-        .context("the connector cannot be started")
+        .context("the connector cannot be started")?;
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        if let Some(status) = child.try_wait()? {
+            bail!("the connector ended by itself with {status}; see its log (use --dir to keep it)");
+        }
+        let log = std::fs::read_to_string(folder.log())?;
+        if log.matches("connector running").count() >= time {
+            return Ok(child);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    bail!("the connector does not come up; see its log (use --dir to keep it)")
 }
 
 async fn stop(child: &mut Child) -> anyhow::Result<()> {
@@ -210,6 +226,8 @@ async fn stop(child: &mut Child) -> anyhow::Result<()> {
 struct Progress {
     offsets: SharedOffsets,
     produced: Arc<AtomicU64>,
+    // How many records may be produced for now.
+    open: Arc<AtomicU64>,
     total: u64,
 }
 
@@ -258,9 +276,9 @@ fn produce(servers: String, progress: Progress) -> tokio::task::JoinHandle<anyho
         let mut datum = Vec::with_capacity(data::MAX_BYTES);
         let mut persisted = 0;
         for sequence in 0..progress.total {
-            while sequence >= persisted + ahead {
+            while sequence >= (persisted + ahead).min(progress.open.load(Ordering::Acquire)) {
                 persisted = runtime.block_on(progress.positions()).map_or(persisted, |p| p.iter().sum());
-                if sequence >= persisted + ahead {
+                if sequence >= (persisted + ahead).min(progress.open.load(Ordering::Acquire)) {
                     producer.flush(Duration::from_secs(30))?;
                     std::thread::sleep(Duration::from_millis(20));
                 }

@@ -114,7 +114,9 @@ pub(super) fn print(found: &Found, positions: &[u64], total: u64, took: Duration
     );
     match killed_at {
         Some(_) if found.doubled == 0 => {
-            println!("the kill cost nothing: it met no blob that was committed and not persisted yet");
+            println!(
+                "the kill cost nothing: what was in open blobs has been read again, and no blob was committed without its offset",
+            );
         }
         Some(_) => println!(
             "the kill cost {} records written twice: their blobs were committed, their offset was not persisted yet \
