@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures::future::{BoxFuture, try_join_all};
 use tokio::runtime::Handle;
@@ -81,6 +82,9 @@ pub struct Shared {
     /// Figures and health.
     pub telemetry: Telemetry,
 }
+
+/// How long a failure is kept back so that the offset before it can be persisted.
+const LAST_PERSIST: Duration = Duration::from_secs(5);
 
 /// Commits of a partition that may wait behind the one at work.
 const QUEUE: usize = 4;
@@ -173,18 +177,20 @@ impl Worker {
                 (range, result) = finished(&mut committing), if committing.is_some() => {
                     committing = None;
                     let (slot, committer) = (self.slot, self.number);
-                    let event = match result {
-                        Ok(()) => CommitEvent::Committed { slot, committer, range },
-                        Err(error) => {
-                            // What is committed before it stays true, unless somebody else has taken the partition.
-                            if error.class() != Class::Lost {
-                                self.settle(persisting.take(), to_persist.take()).await;
-                            }
+                    if let Err(error) = result {
+                        // What is committed before it stays true, unless somebody else has taken the partition.
+                        let told = if error.class() == Class::Lost {
+                            true
+                        } else {
+                            let rest = self.persist_rest(persisting.take(), to_persist.take());
+                            tokio::time::timeout(LAST_PERSIST, rest).await.unwrap_or(true)
+                        };
+                        if told {
                             let _ = self.events.send(CommitEvent::Failed { slot, committer, error }).await;
-                            return;
                         }
-                    };
-                    if self.events.send(event).await.is_err() {
+                        return;
+                    }
+                    if self.events.send(CommitEvent::Committed { slot, committer, range }).await.is_err() {
                         return;
                     }
                     to_persist = Some(range.next);
@@ -200,15 +206,16 @@ impl Worker {
         }
     }
 
-    async fn settle(&self, persisting: Option<BoxFuture<'_, bool>>, to_persist: Option<Offset>) {
-        let stored = match persisting {
-            Some(persisting) => persisting.await,
-            None => true,
-        };
-        if let Some(next) = to_persist
-            && stored
+    // Before the partition ends: what was committed should not be read again. False when it has failed in this, too.
+    async fn persist_rest(&self, under_way: Option<BoxFuture<'_, bool>>, next: Option<Offset>) -> bool {
+        if let Some(persisting) = under_way
+            && !persisting.await
         {
-            self.persist(next).await;
+            return false;
+        }
+        match next {
+            Some(next) => self.persist(next).await,
+            None => true,
         }
     }
 

@@ -76,6 +76,9 @@ impl Persister {
         let (answer, answered) = oneshot::channel();
         {
             let mut queue = lock(&self.shared.queue);
+            if self.shared.stop.is_cancelled() {
+                return Err(stopping());
+            }
             let fresh = || Entry { owner, offset, waiting: Vec::new() };
             let entry = queue.entries.entry(key.clone()).or_insert_with(fresh);
             if entry.owner != owner {
@@ -87,7 +90,8 @@ impl Persister {
         self.shared.wake.notify_one();
         match answered.await {
             Ok(result) => result,
-            // Forgotten, or the process stops: whoever waits is about to be dropped too.
+            Err(_) if self.shared.stop.is_cancelled() => Err(stopping()),
+            // Forgotten: whoever waits is about to be dropped too.
             Err(_) => std::future::pending().await,
         }
     }
@@ -101,13 +105,15 @@ impl Persister {
         }
     }
 
-    /// Ends the task. What is queued is tried once more.
+    /// Ends the task. What is queued is tried once more; whoever waits for what fails then gets an error.
     pub async fn stop(&self) {
         self.shared.stop.cancel();
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(task) = task {
             let _ = task.await;
         }
+        // With their senders, so that nobody waits for an answer that cannot come.
+        lock(&self.shared.queue).entries.clear();
     }
 }
 
@@ -121,6 +127,10 @@ impl Drop for Persister {
 
 fn lock(queue: &Mutex<Queue>) -> std::sync::MutexGuard<'_, Queue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn stopping() -> Error {
+    Error::Unavailable { store: "offset storage".into(), source: "the process is stopping".into() }
 }
 
 async fn run(shared: Arc<Shared>, storage: SharedOffsets, telemetry: Telemetry) {

@@ -311,7 +311,7 @@ impl GroupOffsets for GroupCommit {
     }
 }
 
-fn list_with<'a>(
+pub(super) fn list_with<'a>(
     partitions: impl IntoIterator<Item = (&'a TopicPartition, Offset)>,
 ) -> Result<TopicPartitionList, Error> {
     let mut list = TopicPartitionList::new();

@@ -71,6 +71,8 @@ impl Stager {
             let id = stager.until_staged(&destination, number, &content).await?;
             metrics.blocks.inc();
             metrics.block_bytes.inc_by(content.len() as u64);
+            // In this order, so that nobody sees bytes that are neither free nor about to be.
+            drop(content);
             drop(in_flight);
             Ok((number, id))
         };
