@@ -109,10 +109,8 @@ async fn all_faults_of_a_plan_are_told_at_once_with_their_paths() {
     plan.container = "Not_Allowed".to_owned();
     plan.properties.push(("group.id".to_owned(), "mine".to_owned()));
     plan.more = "[memory]\nbudget = true\n[colour]\nred = 1".to_owned();
-    plan.feed_more = "start = \"yesterday\"".to_owned();
-    let text = plan.toml().replace("start = \"earliest\"\n", "");
-    let path = case.path("plan.toml");
-    std::fs::write(&path, text).expect("a plan can be written");
+    plan.start = "yesterday".to_owned();
+    let path = case.write(&plan);
     let words = [
         "flush.interval",
         "intervall",
@@ -548,6 +546,38 @@ async fn a_bad_record_stops_its_partition_only_and_is_named() {
     let found = found(&blobs(&case, &plan).await).await;
     let expected = (0..610).filter(|number| *number < 300 || *number >= 600 || number % 6 == 5);
     assert_eq!(found, expected.map(|number| (number, 1)).collect::<BTreeMap<i64, usize>>());
+    case.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_offset_outside_the_log_stops_the_partition_and_is_named() {
+    let mut case = Case::new("range").await;
+    let (topic, _) = loaded(&mut case, 100).await;
+    let plan = case.plan(&topic);
+    case.copy(&plan).await;
+    let reader = zookeeper::Reader::connect().await;
+    let node = |partition: i32| {
+        format!(
+            "{}/{}-{}-{partition}",
+            plan.root(),
+            zookeeper::escape(&plan.name),
+            zookeeper::escape(&plan.feed)
+        )
+    };
+    // Beyond the end; and before the first record that is left.
+    reader.set(&node(0), "1000").await;
+    topic.expire(1, 40).await;
+    reader.set(&node(1), "7").await;
+    let exit = case.run_until_end(&plan).exit(SOON).await;
+    exit.demand(
+        3,
+        &[&format!("{}[0]", topic.name), "1000", "[0, 50)", &format!("{}[1]", topic.name), "[40, 50)"],
+    );
+    assert_eq!(offsets(&plan).await, BTreeMap::from([(0, 1000), (1, 7)]), "a person decides");
+    // What is no number is no offset.
+    reader.set(&node(0), "fifty").await;
+    reader.set(&node(1), "50").await;
+    case.run_until_end(&plan).exit(SOON).await.demand(3, &["fifty"]);
     case.finish().await;
 }
 

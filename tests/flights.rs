@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use harness::flights::{self, Flights};
 use harness::kafka::Stream;
+use harness::store_proxy::StoreProxy;
 use harness::wait::throughout;
 use harness::{Blob, Case, Plan, SOON, Topic, avro, registry, zookeeper};
 use serde_json::Value;
@@ -142,6 +143,12 @@ async fn all_flights_arrive_once_in_order_under_their_schema() {
     let mine = |name: &String| name.contains(&named);
     assert_eq!(reader.children(ROOT).await.keys().filter(|name| mine(name)).count(), 6, "no other nodes");
 
+    assert_eq!(
+        topic.group_offsets(&plan.group()),
+        ends(&topic).into_values().collect::<Vec<_>>(),
+        "for lag tools"
+    );
+
     // Everything is copied: another run finds nothing to do and leaves everything as it is.
     case.copy(&plan).await;
     let etags = |blobs: &[Blob]| -> BTreeMap<String, String> {
@@ -204,6 +211,35 @@ async fn a_stop_midway_costs_nothing() {
     let blobs = case.download(&plan).await;
     let folder = blobs[0].path.ancestors().find(|path| path.ends_with("departures")).expect("the stream");
     flights::demand_each_once(folder, ROWS).await;
+    assert_eq!(offsets(&reader, &plan).await, ends(&topic));
+    case.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_while_the_store_is_slow_leaves_whole_blobs_only() {
+    const ROWS: usize = 60_000;
+    let mut case = Case::new("slowstop").await;
+    let topic = loaded(&mut case, ROWS).await;
+    let proxy = StoreProxy::start(Some(600_000)).await;
+    let mut plan = case.plan(&topic);
+    plan.store = Plan::azure(&proxy.endpoint());
+    // Some six MB that take ten seconds, of which three are left after the signal.
+    plan.feed_more = "format = { input = \"avro\", output = \"avro\", codec = \"null\" }".to_owned();
+    plan.flush = "interval = \"1s\"\nmax_block_size = \"64KiB\"\nmax_records_per_blob = 2000".to_owned();
+    plan.more = "[deadlines]\nshutdown = \"3s\"".to_owned();
+    let connector = case.run(&plan);
+    connector.is_ready().await;
+    connector.says(&["schema fetched"]).await;
+    connector.signal("TERM");
+    let exit = connector.exit(Duration::from_secs(10)).await;
+    assert!(matches!(exit.code, Some(0 | 3)), "{:?}: {}", exit.code, exit.tail());
+
+    plan.store = Plan::azure(&harness::servers::azurite());
+    case.copy(&plan).await;
+    let blobs = case.download(&plan).await;
+    let folder = blobs[0].path.ancestors().find(|path| path.ends_with("departures")).expect("the stream");
+    flights::demand_none_missing(folder, ROWS).await;
+    let reader = zookeeper::Reader::connect().await;
     assert_eq!(offsets(&reader, &plan).await, ends(&topic));
     case.finish().await;
 }
@@ -405,6 +441,133 @@ async fn six_partitions_meet_under_one_prefix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn several_topics_of_a_feed_have_offsets_of_their_own() {
+    let mut case = Case::new("several").await;
+    let topics = [case.topic(2).await, case.topic(1).await];
+    let schema = registry::register(&topics[0].name, PERSON).await;
+    for (topic, count) in topics.iter().zip([30, 20]) {
+        topic.send_all(
+            (0..count).map(|number| (number % topic.partitions, person(schema, i64::from(number)))),
+        );
+    }
+    let mut plan = case.plan(&topics[0]);
+    plan.topics.push(topics[1].name.clone());
+    plan.stream = "all/{topic}".to_owned();
+    case.copy(&plan).await;
+    let reader = zookeeper::Reader::connect().await;
+    let named = plan.name.replace('-', "%2D");
+    // By the kind of the feed: a topic's name is part of the id, as it is.
+    let expected: BTreeMap<String, String> = [
+        (format!("{named}-flights-{}.0", topics[0].name), "15".to_owned()),
+        (format!("{named}-flights-{}.1", topics[0].name), "15".to_owned()),
+        (format!("{named}-flights-{}.0", topics[1].name), "20".to_owned()),
+    ]
+    .into();
+    assert_eq!(reader.children(&plan.root()).await, expected);
+    let blobs = case.download(&plan).await;
+    for blob in &blobs {
+        let place = format!("all/{}/partition-{}/", blob.meta("topic"), blob.meta("partition"));
+        assert!(blob.name.starts_with(&place), "{} is not below {place}", blob.name);
+    }
+    assert_eq!(blobs.iter().map(|blob| blob.number("record_count")).sum::<i64>(), 50);
+    case.finish().await;
+}
+
+fn person(schema: u32, number: i64) -> Vec<u8> {
+    let mut datum = Vec::new();
+    avro::long(number, &mut datum);
+    avro::framed(schema, &datum)
+}
+
+/// The numbers in the blobs of `plan`, ascending.
+async fn numbers(case: &Case, plan: &Plan) -> Vec<i64> {
+    let mut found = Vec::new();
+    for blob in case.download(plan).await {
+        for record in &avro::read(&blob.path).await[0].records {
+            found.push(record["number"].as_i64().expect("a number"));
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn aborted_transactions_and_markers_are_passed_over() {
+    let mut case = Case::new("aborted").await;
+    let topic = case.topic(2).await;
+    let schema = registry::register(&topic.name, PERSON).await;
+    let transaction = |first: i64, partition: i32, commit: bool| {
+        topic.transact(commit, (first..first + 10).map(|number| (partition, person(schema, number))));
+    };
+    // Partition 0 ends with the marker of a commit, partition 1 with ten aborted records and their marker.
+    transaction(0, 0, true);
+    transaction(100, 0, false);
+    transaction(10, 0, true);
+    transaction(20, 1, true);
+    transaction(200, 1, false);
+    assert_eq!(
+        topic.ends().expect("Kafka answers"),
+        [33, 22],
+        "thirty records and three markers, twenty and two"
+    );
+    let plan = case.plan(&topic);
+    case.copy(&plan).await;
+    assert_eq!(numbers(&case, &plan).await, (0..30).collect::<Vec<i64>>());
+    let reader = zookeeper::Reader::connect().await;
+    assert_eq!(offsets(&reader, &plan).await, ends(&topic), "the offsets pass the holes");
+
+    // A service that is not told to end passes them too.
+    let plan = case.plan_named(&format!("{}-service", case.name), &topic);
+    let connector = case.run(&plan);
+    connector
+        .eventually("the offsets to pass the holes", async || {
+            let (now, ends) = (offsets(&reader, &plan).await, ends(&topic));
+            if now == ends { Ok(()) } else { Err(format!("{now:?} of {ends:?}")) }
+        })
+        .await;
+    transaction(30, 1, true);
+    persisted(&reader, &plan, 33 + 33).await;
+    connector.signal("TERM");
+    connector.exit(Duration::from_secs(25)).await.demand(0, &[]);
+    assert_eq!(numbers(&case, &plan).await, (0..40).collect::<Vec<i64>>());
+    case.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_is_where_the_plan_says_and_only_the_first_time() {
+    let mut case = Case::new("start").await;
+    let topic = case.topic(1).await;
+    let schema = registry::register(&topic.name, PERSON).await;
+    let send = |range: std::ops::Range<i64>| topic.send_all(range.map(|number| (0, person(schema, number))));
+    send(0..10);
+    // The oldest five have expired.
+    topic.expire(0, 5).await;
+    let named = |case: &mut Case, word: &str| {
+        let mut plan = case.plan_named(&format!("{}-{word}", case.name), &topic);
+        plan.start = word.to_owned();
+        plan
+    };
+    let earliest = named(&mut case, "earliest");
+    case.copy(&earliest).await;
+    assert_eq!(numbers(&case, &earliest).await, [5, 6, 7, 8, 9]);
+
+    let latest = named(&mut case, "latest");
+    case.copy(&latest).await;
+    let reader = zookeeper::Reader::connect().await;
+    assert_eq!(
+        offsets(&reader, &latest).await,
+        BTreeMap::from([(0, 10)]),
+        "the position is known from now on"
+    );
+    send(10..20);
+    case.copy(&latest).await;
+    assert_eq!(numbers(&case, &latest).await, (10..20).collect::<Vec<i64>>());
+    case.copy(&earliest).await;
+    assert_eq!(numbers(&case, &earliest).await, (5..20).collect::<Vec<i64>>());
+    case.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_quiet_topic_is_flushed_by_the_timer() {
     let mut case = Case::new("quiet").await;
     let topic = case.topic(1).await;
@@ -413,11 +576,7 @@ async fn a_quiet_topic_is_flushed_by_the_timer() {
     plan.flush = "interval = \"2s\"".to_owned();
     let connector = case.run(&plan);
     connector.is_ready().await;
-    topic.send_all((0..3).map(|number| {
-        let mut datum = Vec::new();
-        avro::long(number, &mut datum);
-        (0, avro::framed(schema, &datum))
-    }));
+    topic.send_all((0..3).map(|number| (0, person(schema, number))));
     let begun = std::time::Instant::now();
     let committed = async || harness::azurite::list(&plan.container).await.len();
     throughout("no blob before its time", Duration::from_millis(1_000), async || match committed().await {

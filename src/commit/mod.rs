@@ -16,7 +16,7 @@ mod tests;
 
 pub use blob::{CommitId, commit_blob};
 pub use partition::{Commit, CommitEvent, PartitionCommitter, Shared};
-pub use persister::Persister;
+pub use persister::{Owner, Persister};
 pub use producer::{BlobProducer, CommittedBlob, Flushed, ProducerOptions};
 
 use crate::error::Class;

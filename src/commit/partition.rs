@@ -5,6 +5,7 @@
 //! Crash: see [`crate::commit`].
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, try_join_all};
@@ -13,7 +14,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::{debug, info};
 
+use super::persister::Owner;
 use super::{CommitId, Error, Persister, commit_blob};
+use crate::error::Class;
 use crate::model::{FeedPartitionKey, Offset, OffsetRange, Slot};
 use crate::producer::PendingBlob;
 use crate::store::SharedStore;
@@ -35,6 +38,8 @@ pub enum CommitEvent {
     Committed {
         /// Whose.
         slot: Slot,
+        /// Of which committer of that slot.
+        committer: Owner,
         /// What is covered.
         range: OffsetRange,
     },
@@ -42,6 +47,8 @@ pub enum CommitEvent {
     Persisted {
         /// Whose.
         slot: Slot,
+        /// Of which committer of that slot.
+        committer: Owner,
         /// The offset that was stored.
         next: Offset,
     },
@@ -49,6 +56,8 @@ pub enum CommitEvent {
     Failed {
         /// Whose.
         slot: Slot,
+        /// Of which committer of that slot.
+        committer: Owner,
         /// Why.
         error: Error,
     },
@@ -56,6 +65,9 @@ pub enum CommitEvent {
 
 /// Takes the commits of one partition. Dropping it abandons what is not done.
 pub struct PartitionCommitter {
+    number: Owner,
+    key: FeedPartitionKey,
+    persister: Arc<Persister>,
     queue: mpsc::Sender<Commit>,
     task: JoinHandle<()>,
 }
@@ -90,9 +102,17 @@ impl PartitionCommitter {
     ) -> PartitionCommitter {
         let (queue, commits) = mpsc::channel(QUEUE);
         let metrics = shared.telemetry.metrics.feed(&key.feed);
-        let worker = Worker { shared, slot, key, events, metrics };
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let persister = shared.persister.clone();
+        let worker = Worker { shared, slot, number, key: key.clone(), events, metrics };
         let task = runtime.spawn(async move { worker.run(position, commits).await });
-        PartitionCommitter { queue, task }
+        PartitionCommitter { number, key, persister, queue, task }
+    }
+
+    /// Tells its events from those of an earlier committer of the same slot.
+    pub fn number(&self) -> Owner {
+        self.number
     }
 
     /// Queues a commit; gives it back when the queue is full or the task has ended.
@@ -114,12 +134,14 @@ impl PartitionCommitter {
 impl Drop for PartitionCommitter {
     fn drop(&mut self) {
         self.task.abort();
+        self.persister.forget(&self.key, self.number);
     }
 }
 
 struct Worker {
     shared: Shared,
     slot: Slot,
+    number: Owner,
     key: FeedPartitionKey,
     events: mpsc::Sender<CommitEvent>,
     metrics: FeedMetrics,
@@ -154,14 +176,21 @@ impl Worker {
                 },
                 (range, result) = finished(&mut committing), if committing.is_some() => {
                     committing = None;
+                    let (slot, committer) = (self.slot, self.number);
                     if let Err(error) = result {
-                        let rest = self.persist_rest(persisting.take(), to_persist.take());
-                        if tokio::time::timeout(LAST_PERSIST, rest).await.unwrap_or(true) {
-                            let _ = self.events.send(CommitEvent::Failed { slot: self.slot, error }).await;
+                        // What is committed before it stays true, unless somebody else has taken the partition.
+                        let told = if error.class() == Class::Lost {
+                            true
+                        } else {
+                            let rest = self.persist_rest(persisting.take(), to_persist.take());
+                            tokio::time::timeout(LAST_PERSIST, rest).await.unwrap_or(true)
+                        };
+                        if told {
+                            let _ = self.events.send(CommitEvent::Failed { slot, committer, error }).await;
                         }
                         return;
                     }
-                    if self.events.send(CommitEvent::Committed { slot: self.slot, range }).await.is_err() {
+                    if self.events.send(CommitEvent::Committed { slot, committer, range }).await.is_err() {
                         return;
                     }
                     to_persist = Some(range.next);
@@ -207,14 +236,15 @@ impl Worker {
 
     // False when the partition cannot go on.
     async fn persist(&self, next: Offset) -> bool {
-        match self.shared.persister.persist(&self.key, next).await {
+        let (slot, committer) = (self.slot, self.number);
+        match self.shared.persister.persist(&self.key, committer, next).await {
             Ok(next) => {
                 debug!(source = %self.key, %next, "offset persisted");
-                self.events.send(CommitEvent::Persisted { slot: self.slot, next }).await.is_ok()
+                self.events.send(CommitEvent::Persisted { slot, committer, next }).await.is_ok()
             }
             Err(error) => {
                 let error = Error::Persist(error);
-                let _ = self.events.send(CommitEvent::Failed { slot: self.slot, error }).await;
+                let _ = self.events.send(CommitEvent::Failed { slot, committer, error }).await;
                 false
             }
         }

@@ -43,8 +43,15 @@ impl LaneReader {
         self.forget_handles();
     }
 
+    /// Drops what is dequeued of `partition` and not offered yet. To be called before the client is sent elsewhere in it: a
+    /// record from before that must not be offered after it.
+    pub fn discard(&mut self, partition: &TopicPartition) {
+        self.queue.discard(&partition.topic, partition.partition);
+    }
+
     /// Records of `partition` are no longer offered, also those dequeued already.
     pub fn remove(&mut self, partition: &TopicPartition) {
+        self.discard(partition);
         self.slots.remove(partition);
         self.forget_handles();
     }
@@ -129,5 +136,102 @@ impl LaneReader {
     fn forget_handles(&mut self) {
         self.handles.clear();
         self.last = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::kafka::embedded::{EmbeddedBroker, Producer};
+    use crate::kafka::{ClientSettings, GroupConsumer, GroupEvent, client_config};
+    use crate::model::{Offset, RecordRef};
+    use crate::plan::Kafka;
+
+    // Takes everything but the records of one slot, and that one's as well once it is told to.
+    #[derive(Default)]
+    struct Sink {
+        waits: Option<Slot>,
+        seen: Vec<(Slot, i64)>,
+    }
+
+    impl RecordSink for Sink {
+        fn record(&mut self, slot: Slot, record: &RecordRef<'_>) -> Flow {
+            if self.waits == Some(slot) {
+                return Flow::Wait;
+            }
+            self.seen.push((slot, record.offset.get()));
+            Flow::Continue
+        }
+
+        fn interrupted(&mut self, _: Slot) {}
+    }
+
+    fn until(what: &str, mut look: impl FnMut() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(40);
+        while !look() {
+            assert!(Instant::now() < deadline, "{what} did not happen");
+        }
+    }
+
+    #[test]
+    fn what_waits_is_not_offered_after_a_seek() {
+        let broker = EmbeddedBroker::start().unwrap();
+        broker.create_topic("t", 2).unwrap();
+        let producer = Producer::new(&broker.bootstrap_servers()).unwrap();
+        let kafka = Kafka {
+            bootstrap_servers: broker.bootstrap_servers(),
+            group_id: "g".into(),
+            workers: 1,
+            commit_group_offsets: false,
+            properties: std::collections::BTreeMap::new(),
+        };
+        let settings = ClientSettings { prefetch: 4 << 20, client_id: "test".into() };
+        let consumer = GroupConsumer::new(&client_config(&kafka, &settings), &["t"]).unwrap();
+        let mut reader = LaneReader::new(consumer.lane_queue());
+        let mut assigned = Vec::new();
+        until("an assignment", || {
+            for event in consumer.poll().unwrap() {
+                if let GroupEvent::Assigned(partitions) = event {
+                    assigned = partitions;
+                }
+            }
+            !assigned.is_empty()
+        });
+        assigned.sort();
+        let (blocked, other) = (Slot(1), Slot(2));
+        reader.add(&assigned[0], blocked);
+        reader.add(&assigned[1], other);
+        consumer.take(&assigned).unwrap();
+        let positions: Vec<_> = assigned.iter().map(|p| (p.clone(), Offset::ZERO)).collect();
+        until("the start", || consumer.start_at(&positions).iter().all(Result::is_ok));
+
+        // One record that must wait, and behind it some of the other partition, in one batch.
+        producer.send("t", 0, b"", b"waits").unwrap();
+        producer.flush(Duration::from_secs(20)).unwrap();
+        for n in 0_u8..200 {
+            producer.send("t", 1, b"", &[n]).unwrap();
+        }
+        producer.flush(Duration::from_secs(20)).unwrap();
+        let mut sink = Sink { waits: Some(blocked), ..Sink::default() };
+        until("the wait", || reader.read(&mut sink, Duration::from_secs(5)).blocked);
+        assert!(reader.has_pending());
+        until("the seek", || {
+            reader.discard(&assigned[1]);
+            let back = [(assigned[1].clone(), Offset::ZERO)];
+            consumer.start_at(&back)[0].is_ok()
+        });
+        sink.seen.clear();
+        sink.waits = None;
+        let of = |sink: &Sink, slot| -> Vec<i64> {
+            sink.seen.iter().filter(|(s, _)| *s == slot).map(|(_, offset)| *offset).collect()
+        };
+        until("all records of both", || {
+            reader.read(&mut sink, Duration::from_millis(50));
+            of(&sink, blocked).len() == 1 && of(&sink, other).contains(&199)
+        });
+        assert_eq!(of(&sink, other), (0..200).collect::<Vec<_>>());
+        consumer.close();
     }
 }

@@ -127,8 +127,7 @@ impl LaneQueue {
     pub fn peek_handle(&self) -> Option<(TopicHandle, i32)> {
         let message = *self.batch.get(self.at)?;
         // SAFETY: as in `peek`.
-        let message = unsafe { &*message };
-        Some((TopicHandle(message.rkt as usize), message.partition))
+        unsafe { Some((TopicHandle((*message).rkt as usize), (*message).partition)) }
     }
 
     /// The next message of the batch.
@@ -136,18 +135,24 @@ impl LaneQueue {
         let message = *self.batch.get(self.at)?;
         // SAFETY: the pointer came from librdkafka and is destroyed only by `advance` or drop, which need `&mut self`;
         // the borrow of the result keeps them away.
-        let message = unsafe { &*message };
-        let polled = match message.err {
-            RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => match record(message) {
+        // The code is read as a number first: a newer broker's may be none of the enum's, and a reference to such a message
+        // would be no valid one.
+        unsafe {
+            let code = (&raw const (*message).err).cast::<i32>().read();
+            if code != 0 {
+                let code =
+                    RDKafkaRespErr::try_from(code).unwrap_or(RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN);
+                return Some(Polled::Failed(code, error_text(message)));
+            }
+            let message = &*message;
+            Some(match record(message) {
                 Some(record) => Polled::Record(record),
                 None => Polled::Failed(
                     RDKafkaRespErr::RD_KAFKA_RESP_ERR__BAD_MSG,
                     format!("the client delivered a record with offset {}", message.offset),
                 ),
-            },
-            error => Polled::Failed(error, error_text(message)),
-        };
-        Some(polled)
+            })
+        }
     }
 
     /// The name of the next message's topic.
@@ -162,6 +167,33 @@ impl LaneQueue {
             let name = rd::rd_kafka_topic_name(rkt);
             Some(CStr::from_ptr(name).to_string_lossy().into_owned())
         }
+    }
+
+    /// Drops the messages of a partition that are dequeued and not taken yet.
+    ///
+    /// The client drops what a seek or a new assignment has made outdated only while it dequeues; what waits here is out
+    /// of its sight. To be called before each of them.
+    pub fn discard(&mut self, topic: &str, partition: i32) {
+        let mut kept = self.at;
+        for i in self.at..self.batch.len() {
+            let message = self.batch[i];
+            // SAFETY: every pointer from `at` on is alive and owned by this queue; the name lives as long as the message.
+            let matches = unsafe {
+                let (rkt, number) = ((*message).rkt, (*message).partition);
+                number == partition
+                    && !rkt.is_null()
+                    && CStr::from_ptr(rd::rd_kafka_topic_name(rkt)).to_bytes() == topic.as_bytes()
+            };
+            if matches {
+                // SAFETY: destroyed once: it is not kept.
+                unsafe { rd::rd_kafka_message_destroy(message) };
+            } else {
+                self.batch[kept] = message;
+                kept += 1;
+            }
+        }
+        // What lies behind was destroyed or moved to the front.
+        self.batch.truncate(kept);
     }
 
     /// Destroys the next message of the batch and goes on to the one behind it.
@@ -220,7 +252,8 @@ fn timestamp(message: &rd::rd_kafka_message_t) -> Option<Timestamp> {
     (millis >= 0).then_some(Timestamp { millis, kind })
 }
 
-fn error_text(message: &rd::rd_kafka_message_t) -> String {
+// SAFETY of the call: `message` is alive.
+unsafe fn error_text(message: *const rd::rd_kafka_message_t) -> String {
     // SAFETY: for an error message the payload is a text that librdkafka describes by this call.
     unsafe {
         let text = rd::rd_kafka_message_errstr(message);

@@ -73,6 +73,11 @@ impl Destination {
         Destination { container, naming, claims, nonce: rand::rng().random(), resolved: OnceCell::new() }
     }
 
+    /// The blob's container.
+    pub fn container(&self) -> &str {
+        &self.container
+    }
+
     /// Distinguishes the block ids of this attempt from those of every other one.
     pub fn nonce(&self) -> u64 {
         self.nonce

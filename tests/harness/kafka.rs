@@ -12,6 +12,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message as _};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use super::{SOON, eventually, servers};
 
@@ -59,6 +60,46 @@ impl Topic {
         (0..self.partitions)
             .map(|n| consumer.fetch_watermarks(&self.name, n, Duration::from_secs(10)).map(|(_, high)| high))
             .collect()
+    }
+
+    /// What the broker holds as the offsets of `group`, by partition; -1 where there is none.
+    pub(crate) fn group_offsets(&self, group: &str) -> Vec<i64> {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", &self.bootstrap).set("group.id", group);
+        let consumer: BaseConsumer = config.create().expect("a consumer");
+        let mut list = TopicPartitionList::new();
+        list.add_partition_range(&self.name, 0, self.partitions - 1);
+        let committed = consumer.committed_offsets(list, SOON).unwrap_or_else(|e| panic!("{group}: {e}"));
+        committed.elements().iter().map(|at| at.offset().to_raw().unwrap_or(-1)).collect()
+    }
+
+    /// Removes the records of a partition before `offset`, as retention would.
+    pub(crate) async fn expire(&self, partition: i32, offset: i64) {
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(&self.name, partition, Offset::Offset(offset)).expect("a list of one");
+        let deleted = admin(&self.bootstrap).delete_records(&list, &options()).await;
+        let deleted = deleted.unwrap_or_else(|error| panic!("{} [{partition}]: {error}", self.name));
+        assert!(deleted.elements().iter().all(|at| at.error().is_ok()), "{deleted:?}");
+    }
+
+    /// Sends `values` in one transaction, which is committed or aborted.
+    pub(crate) fn transact<V: AsRef<[u8]>>(&self, commit: bool, values: impl IntoIterator<Item = (i32, V)>) {
+        let id = format!("{}-{:08x}", self.name, rand::random::<u32>());
+        let sender = Sender::new(self, &[("transactional.id", &id)]);
+        let done = |result: Result<(), KafkaError>| {
+            result.unwrap_or_else(|e| panic!("{}: transaction: {e}", self.name))
+        };
+        done(sender.producer.init_transactions(SOON));
+        done(sender.producer.begin_transaction());
+        for (partition, value) in values {
+            sender.send(partition, Some(value.as_ref()));
+        }
+        sender.finish();
+        done(if commit {
+            sender.producer.commit_transaction(SOON)
+        } else {
+            sender.producer.abort_transaction(SOON)
+        });
     }
 
     /// Deletes the topic.

@@ -26,6 +26,7 @@ pub(crate) struct Plan {
     pub(crate) container: String,
     pub(crate) stream: String,
     pub(crate) partition: String,
+    pub(crate) start: String,
     /// Further keys of the feed, as TOML.
     pub(crate) feed_more: String,
 }
@@ -52,6 +53,7 @@ impl Plan {
             container: name.to_owned(),
             stream: "departures".to_owned(),
             partition: "partition-{partition}".to_owned(),
+            start: "earliest".to_owned(),
             feed_more: String::new(),
         }
     }
@@ -127,7 +129,7 @@ topics = [{topics}]
 container = "{container}"
 stream = "{stream}"
 partition = "{partition}"
-start = "earliest"
+start = "{start}"
 {feed_more}
 "#,
             name = self.name,
@@ -145,6 +147,7 @@ start = "earliest"
             container = self.container,
             stream = self.stream,
             partition = self.partition,
+            start = self.start,
             feed_more = self.feed_more,
         )
     }

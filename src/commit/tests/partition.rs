@@ -79,8 +79,8 @@ impl Bench {
 
     async fn event(&mut self) -> String {
         match timeout(Duration::from_secs(3600), self.events.recv()).await.expect("an event comes") {
-            Some(CommitEvent::Committed { slot: SLOT, range }) => format!("committed {range}"),
-            Some(CommitEvent::Persisted { slot: SLOT, next }) => format!("persisted {next}"),
+            Some(CommitEvent::Committed { slot: SLOT, range, .. }) => format!("committed {range}"),
+            Some(CommitEvent::Persisted { slot: SLOT, next, .. }) => format!("persisted {next}"),
             Some(CommitEvent::Failed { slot: SLOT, .. }) => "failed".to_owned(),
             Some(other) => panic!("of another slot: {other:?}"),
             None => "end".to_owned(),

@@ -70,6 +70,8 @@ fn start(storage: &Arc<Gated>) -> Arc<Persister> {
     Arc::new(Persister::start(&Handle::current(), storage.clone(), Telemetry::new()))
 }
 
+const OWNER: crate::commit::Owner = 1;
+
 async fn stored(storage: &Gated, id: &str) -> Option<String> {
     storage.inner.another_process().find_latest_persisted_offset(&key(id)).await.unwrap()
 }
@@ -85,7 +87,7 @@ async fn while_a_round_is_under_way_the_next_one_gathers_and_the_last_value_wins
     let persister = start(&storage);
     let persist = |id: &'static str, offset| {
         let persister = persister.clone();
-        tokio::spawn(async move { persister.persist(&key(id), at(offset)).await })
+        tokio::spawn(async move { persister.persist(&key(id), OWNER, at(offset)).await })
     };
     let first = persist("0", 1);
     settle().await;
@@ -128,7 +130,7 @@ async fn a_failure_that_may_heal_is_repeated_and_shows_meanwhile() {
     let persister = Persister::start(&Handle::current(), storage.clone(), telemetry.clone());
     let ill = || telemetry.health.reasons().iter().any(|reason| reason.subject == "offset storage");
     let key = key("0");
-    let mut persist = std::pin::pin!(persister.persist(&key, at(5)));
+    let mut persist = std::pin::pin!(persister.persist(&key, OWNER, at(5)));
     assert!(timeout(Duration::from_secs(20), &mut persist).await.is_err());
     assert!(ill());
     assert_eq!(persist.await.unwrap(), at(5));
@@ -142,7 +144,7 @@ async fn an_offset_whose_reply_was_lost_is_stored_once_and_is_no_conflict() {
     let storage = Gated::new(failing(1, "0", Fault::After), 1000);
     let persister = start(&storage);
     for offset in [5, 6] {
-        assert_eq!(persister.persist(&key("0"), at(offset)).await.unwrap(), at(offset));
+        assert_eq!(persister.persist(&key("0"), OWNER, at(offset)).await.unwrap(), at(offset));
     }
     assert_eq!(stored(&storage, "0").await.as_deref(), Some("6"));
 }
@@ -157,7 +159,8 @@ async fn a_conflict_reaches_whoever_waits_and_the_others_are_stored() {
 
     let persister = start(&storage);
     let keys = ["0", "1", "2"].map(key);
-    let results = futures::future::join_all(keys.iter().map(|key| persister.persist(key, at(5)))).await;
+    let results =
+        futures::future::join_all(keys.iter().map(|key| persister.persist(key, OWNER, at(5)))).await;
     assert_eq!(storage.batches().len(), 1);
     assert!(matches!(&results[..], [Ok(_), Err(Error::Conflict { .. }), Ok(_)]), "{results:?}");
     assert_eq!(stored(&storage, "0").await.as_deref(), Some("5"));
@@ -171,16 +174,17 @@ async fn what_is_forgotten_is_not_stored_later() {
     let storage = Gated::new(MemoryOffsets::new(), 0);
     let persister = start(&storage);
     let keys = [key("0"), key("1")];
-    let first = persister.persist(&keys[0], at(1));
-    let behind = persister.persist(&keys[1], at(2));
+    let first = persister.persist(&keys[0], OWNER, at(1));
+    let behind = persister.persist(&keys[1], OWNER, at(2));
     let mut first = std::pin::pin!(first);
     assert!(timeout(Duration::from_millis(1), &mut first).await.is_err());
     let mut behind = std::pin::pin!(behind);
     assert!(timeout(Duration::from_millis(1), &mut behind).await.is_err());
-    persister.forget(&keys[1]);
+    persister.forget(&keys[1], OWNER);
     storage.gate.add_permits(10);
     first.await.unwrap();
-    assert!(behind.await.is_err());
+    // Whoever was forgotten hears no more.
+    assert!(timeout(Duration::from_secs(60), behind).await.is_err());
     assert!(stored(&storage, "1").await.is_none());
 }
 
@@ -189,15 +193,14 @@ async fn what_is_forgotten_in_the_middle_of_a_failing_round_is_not_tried_again()
     let storage = Gated::new(failing(1, "0", Fault::Before), 0);
     let persister = start(&storage);
     let key = key("0");
-    let mut first = std::pin::pin!(persister.persist(&key, at(1)));
+    let mut first = std::pin::pin!(persister.persist(&key, OWNER, at(1)));
     assert!(timeout(Duration::from_millis(1), &mut first).await.is_err());
-    persister.forget(&key);
+    persister.forget(&key, OWNER);
     storage.gate.add_permits(10);
-    assert!(first.await.is_err());
-    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert!(timeout(Duration::from_secs(120), first).await.is_err());
     assert!(stored(&storage, "0").await.is_none());
     // The partition may come back, and is then persisted as usual.
-    assert_eq!(persister.persist(&key, at(3)).await.unwrap(), at(3));
+    assert_eq!(persister.persist(&key, OWNER + 1, at(3)).await.unwrap(), at(3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,7 +209,7 @@ async fn a_stop_stores_what_is_queued_and_does_not_wait_for_an_outage() {
     let persister = start(&storage);
     let waiting = {
         let persister = persister.clone();
-        tokio::spawn(async move { persister.persist(&key("0"), at(1)).await })
+        tokio::spawn(async move { persister.persist(&key("0"), OWNER, at(1)).await })
     };
     tokio::task::yield_now().await;
     persister.stop().await;
@@ -216,7 +219,7 @@ async fn a_stop_stores_what_is_queued_and_does_not_wait_for_an_outage() {
     let persister = start(&storage);
     let waiting = {
         let persister = persister.clone();
-        tokio::spawn(async move { persister.persist(&key("0"), at(1)).await })
+        tokio::spawn(async move { persister.persist(&key("0"), OWNER, at(1)).await })
     };
     // By now the pauses are as long as they get.
     tokio::time::sleep(Duration::from_secs(600)).await;
@@ -224,5 +227,23 @@ async fn a_stop_stores_what_is_queued_and_does_not_wait_for_an_outage() {
     persister.stop().await;
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     assert!(waiting.await.unwrap().is_err());
-    assert!(persister.persist(&key("0"), at(2)).await.is_err());
+    assert!(persister.persist(&key("0"), OWNER, at(2)).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_is_late_forgets_nothing_of_its_successor() {
+    let storage = Gated::new(MemoryOffsets::new(), 0);
+    let persister = start(&storage);
+    let (key, other) = (key("0"), key("1"));
+    // A round is under way, so that both entries of the partition are only queued.
+    let mut busy = std::pin::pin!(persister.persist(&other, OWNER, at(1)));
+    assert!(timeout(Duration::from_millis(1), &mut busy).await.is_err());
+    let mut former = std::pin::pin!(persister.persist(&key, OWNER, at(5)));
+    assert!(timeout(Duration::from_millis(1), &mut former).await.is_err());
+    let mut successor = std::pin::pin!(persister.persist(&key, OWNER + 1, at(7)));
+    assert!(timeout(Duration::from_millis(1), &mut successor).await.is_err());
+    persister.forget(&key, OWNER);
+    storage.gate.add_permits(10);
+    assert_eq!(successor.await.unwrap(), at(7));
+    assert_eq!(stored(&storage, "0").await.as_deref(), Some("7"));
 }
