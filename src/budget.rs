@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use tokio::sync::{Notify, futures::Notified};
 
 use crate::model::BlockContent;
 
@@ -31,6 +32,7 @@ struct Inner {
     in_flight: AtomicUsize,
     peak: AtomicUsize,
     pool: Mutex<Vec<Vec<u8>>>,
+    released: Notify,
 }
 
 impl Budget {
@@ -43,6 +45,7 @@ impl Budget {
                 in_flight: AtomicUsize::new(0),
                 peak: AtomicUsize::new(0),
                 pool: Mutex::new(Vec::new()),
+                released: Notify::new(),
             }),
         }
     }
@@ -70,6 +73,12 @@ impl Budget {
     /// Bytes that may still be taken.
     pub fn free(&self) -> usize {
         self.limit().saturating_sub(self.used())
+    }
+
+    /// Ends when bytes are given back, or are no longer in flight. Enable it, then look at the figures, then await it:
+    /// what happens in between is not missed. Lanes never wait for it.
+    pub fn released(&self) -> Notified<'_> {
+        self.inner.released.notified()
     }
 
     /// Takes `bytes` until the lease is dropped.
@@ -114,6 +123,7 @@ impl Budget {
 
     fn give_back(&self, bytes: usize) {
         self.inner.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.inner.released.notify_waiters();
     }
 
     // Chunks of the usual size are kept for reuse, as long as what is kept stays within a quarter of the budget.
@@ -170,6 +180,7 @@ pub struct InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.budget.inner.in_flight.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.inner.released.notify_waiters();
     }
 }
 
@@ -346,6 +357,19 @@ mod tests {
         drop(tail);
         assert_eq!(budget.used(), 0);
         assert!(budget.peak() >= 100_990);
+    }
+
+    #[test]
+    fn whoever_waits_learns_of_every_release() {
+        use futures::FutureExt as _;
+        let budget = Budget::new(10);
+        let (lease, mark) = (budget.lease(5), budget.mark_in_flight(5));
+        for release in [Box::new(move || drop(mark)) as Box<dyn FnOnce()>, Box::new(move || drop(lease))] {
+            let mut released = std::pin::pin!(budget.released());
+            assert!(!released.as_mut().enable(), "nothing is given back yet");
+            release();
+            assert!(released.now_or_never().is_some());
+        }
     }
 
     #[test]

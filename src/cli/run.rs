@@ -65,16 +65,20 @@ async fn run_once(path: &Path, plan: Plan, until_end: bool, signals: &mut Signal
     let connector = Connector::new(telemetry, drain.clone());
     let mut running = pin!(connector.run(plan.clone(), until_end));
     let mut changed = None;
+    // A drain alone does not make the next signal the second one: it may be that of a changed plan.
+    let mut stopping = false;
     let result = loop {
         tokio::select! {
             result = &mut running => break result,
             event = signals.next() => match event {
-                Event::Stop(name) if drain.is_cancelled() => {
+                Event::Stop(name) if stopping => {
                     warn!(signal = name, "second signal: leaving at once; what is not committed will be read again");
-                    return End::Exit(exit::FAILED);
+                    // Not by way of the runtime, which would wait for tasks and let them report their end as faults.
+                    std::process::exit(i32::from(exit::FAILED));
                 }
                 Event::Stop(name) => {
                     info!(signal = name, "stopping: what is read is being committed; a second signal leaves at once");
+                    stopping = true;
                     changed = None;
                     drain.cancel();
                 }

@@ -92,16 +92,21 @@ pub async fn commit_blob(
             }
         }
     };
+    let subject = format!("store {} (committing)", blob.container);
+    let mut failed = false;
     let on_failure = |error: &store::Error, attempts: u32, wait: Duration| {
         let reason = chain(error);
         telemetry.metrics.failure("Put Block List", error.kind());
         warn!(%blob, attempts, ?wait, error = reason, "commit failed, will retry");
-        telemetry.health.raise("store", format!("blobs cannot be committed: {reason}"));
+        telemetry.health.raise(&subject, format!("blobs cannot be committed: {reason}"));
+        failed = true;
     };
     let verdict = retry::forever(attempt, on_failure)
         .await
         .map_err(|source| Error::Store { blob: blob.to_string(), source })?;
-    telemetry.health.clear("store");
+    if failed {
+        telemetry.health.clear(&subject);
+    }
     match verdict {
         Verdict::Ours => {
             info!(%blob, records = sealed.records, bytes = sealed.bytes, range = %sealed.range, "blob committed");

@@ -8,18 +8,27 @@
 mod blob;
 mod partition;
 mod persister;
+mod producer;
+mod room;
+mod source;
+#[cfg(test)]
+mod tests;
 
 pub use blob::{CommitId, commit_blob};
 pub use partition::{Commit, CommitEvent, PartitionCommitter, Shared};
-pub use persister::Persister;
+pub use persister::{Owner, Persister};
+pub use producer::{BlobProducer, CommittedBlob, Flushed, ProducerOptions};
 
 use crate::error::Class;
-use crate::{offset, producer as blobs, store};
+use crate::{format, offset, producer as blobs, store};
 
 /// Why a commit did not come to its end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The record cannot be written in the blob's format; it is not taken.
+    #[error("the record cannot be written")]
+    Record(#[source] format::BadRecord),
     /// A blob could not be sealed.
     #[error("a blob of the commit cannot be sealed")]
     Seal(#[from] blobs::Error),
@@ -49,13 +58,22 @@ pub enum Error {
     /// The offset cannot be persisted.
     #[error("the offset cannot be persisted")]
     Persist(#[from] offset::Error),
-    /// A source that was not registered, or was registered twice.
+    /// A call for a source that is not registered, is registered already, or has failed.
     #[error("source {name:?} {reason}")]
     Source {
         /// The source's name.
         name: String,
         /// What is wrong.
         reason: &'static str,
+    },
+    /// A source could not be flushed while the producer was stopped.
+    #[error("source {name:?} could not be flushed at the stop")]
+    Stop {
+        /// The source's name.
+        name: String,
+        /// Why.
+        #[source]
+        source: Box<Error>,
     },
     /// A call after `stop`.
     #[error("the producer is stopped")]
@@ -66,7 +84,9 @@ impl Error {
     /// What to do about it.
     pub fn class(&self) -> Class {
         match self {
+            Error::Record(_) => Class::BadData,
             Error::Seal(error) => error.class(),
+            Error::Stop { source, .. } => source.class(),
             Error::NameTaken { .. } | Error::BlocksGone { .. } => Class::Lost,
             Error::Store { source, .. } => source.class(),
             Error::Persist(error) => error.class(),

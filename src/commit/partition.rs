@@ -5,6 +5,8 @@
 //! Crash: see [`crate::commit`].
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures::future::{BoxFuture, try_join_all};
 use tokio::runtime::Handle;
@@ -12,7 +14,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::{debug, info};
 
+use super::persister::Owner;
 use super::{CommitId, Error, Persister, commit_blob};
+use crate::error::Class;
 use crate::model::{FeedPartitionKey, Offset, OffsetRange, Slot};
 use crate::producer::PendingBlob;
 use crate::store::SharedStore;
@@ -34,6 +38,8 @@ pub enum CommitEvent {
     Committed {
         /// Whose.
         slot: Slot,
+        /// Of which committer of that slot.
+        committer: Owner,
         /// What is covered.
         range: OffsetRange,
     },
@@ -41,6 +47,8 @@ pub enum CommitEvent {
     Persisted {
         /// Whose.
         slot: Slot,
+        /// Of which committer of that slot.
+        committer: Owner,
         /// The offset that was stored.
         next: Offset,
     },
@@ -48,6 +56,8 @@ pub enum CommitEvent {
     Failed {
         /// Whose.
         slot: Slot,
+        /// Of which committer of that slot.
+        committer: Owner,
         /// Why.
         error: Error,
     },
@@ -55,6 +65,9 @@ pub enum CommitEvent {
 
 /// Takes the commits of one partition. Dropping it abandons what is not done.
 pub struct PartitionCommitter {
+    number: Owner,
+    key: FeedPartitionKey,
+    persister: Arc<Persister>,
     queue: mpsc::Sender<Commit>,
     task: JoinHandle<()>,
 }
@@ -69,6 +82,9 @@ pub struct Shared {
     /// Figures and health.
     pub telemetry: Telemetry,
 }
+
+/// How long a failure is kept back so that the offset before it can be persisted.
+const LAST_PERSIST: Duration = Duration::from_secs(5);
 
 /// Commits of a partition that may wait behind the one at work.
 const QUEUE: usize = 4;
@@ -86,9 +102,17 @@ impl PartitionCommitter {
     ) -> PartitionCommitter {
         let (queue, commits) = mpsc::channel(QUEUE);
         let metrics = shared.telemetry.metrics.feed(&key.feed);
-        let worker = Worker { shared, slot, key, events, metrics };
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let persister = shared.persister.clone();
+        let worker = Worker { shared, slot, number, key: key.clone(), events, metrics };
         let task = runtime.spawn(async move { worker.run(position, commits).await });
-        PartitionCommitter { queue, task }
+        PartitionCommitter { number, key, persister, queue, task }
+    }
+
+    /// Tells its events from those of an earlier committer of the same slot.
+    pub fn number(&self) -> Owner {
+        self.number
     }
 
     /// Queues a commit; gives it back when the queue is full or the task has ended.
@@ -110,12 +134,14 @@ impl PartitionCommitter {
 impl Drop for PartitionCommitter {
     fn drop(&mut self) {
         self.task.abort();
+        self.persister.forget(&self.key, self.number);
     }
 }
 
 struct Worker {
     shared: Shared,
     slot: Slot,
+    number: Owner,
     key: FeedPartitionKey,
     events: mpsc::Sender<CommitEvent>,
     metrics: FeedMetrics,
@@ -150,16 +176,24 @@ impl Worker {
                 },
                 (range, result) = finished(&mut committing), if committing.is_some() => {
                     committing = None;
-                    let (slot, next) = (self.slot, range.next);
-                    let event = match result {
-                        Ok(()) => CommitEvent::Committed { slot, range },
-                        Err(error) => CommitEvent::Failed { slot, error },
-                    };
-                    let failed = matches!(event, CommitEvent::Failed { .. });
-                    if self.events.send(event).await.is_err() || failed {
+                    let (slot, committer) = (self.slot, self.number);
+                    if let Err(error) = result {
+                        // What is committed before it stays true, unless somebody else has taken the partition.
+                        let told = if error.class() == Class::Lost {
+                            true
+                        } else {
+                            let rest = self.persist_rest(persisting.take(), to_persist.take());
+                            tokio::time::timeout(LAST_PERSIST, rest).await.unwrap_or(true)
+                        };
+                        if told {
+                            let _ = self.events.send(CommitEvent::Failed { slot, committer, error }).await;
+                        }
                         return;
                     }
-                    to_persist = Some(next);
+                    if self.events.send(CommitEvent::Committed { slot, committer, range }).await.is_err() {
+                        return;
+                    }
+                    to_persist = Some(range.next);
                 }
                 stored = finished(&mut persisting), if persisting.is_some() => {
                     persisting = None;
@@ -169,6 +203,19 @@ impl Worker {
                 }
                 else => return,
             }
+        }
+    }
+
+    // Before the partition ends: what was committed should not be read again. False when it has failed in this, too.
+    async fn persist_rest(&self, under_way: Option<BoxFuture<'_, bool>>, next: Option<Offset>) -> bool {
+        if let Some(persisting) = under_way
+            && !persisting.await
+        {
+            return false;
+        }
+        match next {
+            Some(next) => self.persist(next).await,
+            None => true,
         }
     }
 
@@ -189,14 +236,15 @@ impl Worker {
 
     // False when the partition cannot go on.
     async fn persist(&self, next: Offset) -> bool {
-        match self.shared.persister.persist(&self.key, next).await {
+        let (slot, committer) = (self.slot, self.number);
+        match self.shared.persister.persist(&self.key, committer, next).await {
             Ok(next) => {
                 debug!(source = %self.key, %next, "offset persisted");
-                self.events.send(CommitEvent::Persisted { slot: self.slot, next }).await.is_ok()
+                self.events.send(CommitEvent::Persisted { slot, committer, next }).await.is_ok()
             }
             Err(error) => {
                 let error = Error::Persist(error);
-                let _ = self.events.send(CommitEvent::Failed { slot: self.slot, error }).await;
+                let _ = self.events.send(CommitEvent::Failed { slot, committer, error }).await;
                 false
             }
         }

@@ -4,13 +4,14 @@
 //! Does not own: which offset may be persisted: callers give one only when everything before it is committed.
 //! Crash: what is not stored yet is lost, and a restart begins at an earlier offset.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::error::chain;
@@ -21,7 +22,12 @@ use crate::telemetry::Telemetry;
 
 type Answer = oneshot::Sender<Result<Offset, Error>>;
 
+/// Who gives offsets of a partition: its committer, by number. The same partition may come back to this process under
+/// another committer before the former one has been forgotten.
+pub type Owner = u64;
+
 struct Entry {
+    owner: Owner,
     offset: Offset,
     waiting: Vec<Answer>,
 }
@@ -29,12 +35,14 @@ struct Entry {
 #[derive(Default)]
 struct Queue {
     entries: BTreeMap<FeedPartitionKey, Entry>,
-    closed: bool,
+    // Owners forgotten while a round with an entry of theirs may be under way.
+    forgotten: BTreeSet<Owner>,
 }
 
 struct Shared {
     queue: Mutex<Queue>,
     wake: Notify,
+    stop: CancellationToken,
 }
 
 /// The one task of a process that writes to the offset storage.
@@ -48,46 +56,64 @@ pub struct Persister {
 impl Persister {
     /// Starts the task on `runtime`.
     pub fn start(runtime: &Handle, storage: SharedOffsets, telemetry: Telemetry) -> Persister {
-        let shared = Arc::new(Shared { queue: Mutex::new(Queue::default()), wake: Notify::new() });
+        let shared =
+            Arc::new(Shared { queue: Mutex::default(), wake: Notify::new(), stop: CancellationToken::new() });
         let task = runtime.spawn(run(shared.clone(), storage, telemetry));
         Persister { shared, task: Mutex::new(Some(task)) }
     }
 
-    /// Persists `offset`, and tells when it, or a later one of the same partition, is stored. Transient failures are
+    /// Persists `offset` for `owner`, and tells when it, or a later one of the same partition, is stored. Transient failures are
     /// repeated. Dropping the future does not take the offset back.
     ///
     /// # Errors
     /// The storage's, when it is not transient: above all [`Error::Conflict`].
-    pub async fn persist(&self, key: &FeedPartitionKey, offset: Offset) -> Result<Offset, Error> {
+    pub async fn persist(
+        &self,
+        key: &FeedPartitionKey,
+        owner: Owner,
+        offset: Offset,
+    ) -> Result<Offset, Error> {
         let (answer, answered) = oneshot::channel();
         {
             let mut queue = lock(&self.shared.queue);
-            let entry = queue.entries.entry(key.clone()).or_insert(Entry { offset, waiting: Vec::new() });
+            if self.shared.stop.is_cancelled() {
+                return Err(stopping());
+            }
+            let fresh = || Entry { owner, offset, waiting: Vec::new() };
+            let entry = queue.entries.entry(key.clone()).or_insert_with(fresh);
+            if entry.owner != owner {
+                *entry = fresh();
+            }
             entry.offset = offset;
             entry.waiting.push(answer);
         }
         self.shared.wake.notify_one();
-        answered.await.unwrap_or_else(|_| {
-            Err(Error::Unavailable {
-                store: "offset storage".into(),
-                source: "the process is stopping".into(),
-            })
-        })
+        match answered.await {
+            Ok(result) => result,
+            Err(_) if self.shared.stop.is_cancelled() => Err(stopping()),
+            // Forgotten: whoever waits is about to be dropped too.
+            Err(_) => std::future::pending().await,
+        }
     }
 
-    /// Forgets what is not stored yet of `key`: the partition belongs to somebody else now.
-    pub fn forget(&self, key: &FeedPartitionKey) {
-        lock(&self.shared.queue).entries.remove(key);
+    /// Forgets what is not stored yet of `owner`: the partition belongs to somebody else now.
+    pub fn forget(&self, key: &FeedPartitionKey, owner: Owner) {
+        let mut queue = lock(&self.shared.queue);
+        queue.forgotten.insert(owner);
+        if queue.entries.get(key).is_some_and(|entry| entry.owner == owner) {
+            queue.entries.remove(key);
+        }
     }
 
-    /// Ends the task. What is queued is tried once more.
+    /// Ends the task. What is queued is tried once more; whoever waits for what fails then gets an error.
     pub async fn stop(&self) {
-        lock(&self.shared.queue).closed = true;
-        self.shared.wake.notify_one();
+        self.shared.stop.cancel();
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(task) = task {
             let _ = task.await;
         }
+        // With their senders, so that nobody waits for an answer that cannot come.
+        lock(&self.shared.queue).entries.clear();
     }
 }
 
@@ -103,18 +129,27 @@ fn lock(queue: &Mutex<Queue>) -> std::sync::MutexGuard<'_, Queue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn stopping() -> Error {
+    Error::Unavailable { store: "offset storage".into(), source: "the process is stopping".into() }
+}
+
 async fn run(shared: Arc<Shared>, storage: SharedOffsets, telemetry: Telemetry) {
     let mut backoff = Backoff::network();
     loop {
-        let (round, closed) = {
+        let stopping = shared.stop.is_cancelled();
+        let round = {
             let mut queue = lock(&shared.queue);
-            (std::mem::take(&mut queue.entries), queue.closed)
+            queue.forgotten.clear();
+            std::mem::take(&mut queue.entries)
         };
         if round.is_empty() {
-            if closed {
+            if stopping {
                 return;
             }
-            shared.wake.notified().await;
+            tokio::select! {
+                () = shared.wake.notified() => {}
+                () = shared.stop.cancelled() => {}
+            }
             continue;
         }
         match persist_round(&shared, storage.as_ref(), round, &telemetry).await {
@@ -137,10 +172,13 @@ async fn run(shared: Arc<Shared>, storage: SharedOffsets, telemetry: Telemetry) 
                 telemetry
                     .health
                     .raise("offset storage", format!("offsets are not persisted: {}", failure.reason));
-                if closed {
+                if stopping {
                     return;
                 }
-                tokio::time::sleep(wait).await;
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    () = shared.stop.cancelled() => {}
+                }
             }
         }
     }
@@ -191,12 +229,18 @@ async fn persist_round(
 
 fn put_back(shared: &Shared, key: FeedPartitionKey, entry: Entry) {
     let mut queue = lock(&shared.queue);
+    if queue.forgotten.contains(&entry.owner) {
+        return;
+    }
     match queue.entries.entry(key) {
         std::collections::btree_map::Entry::Vacant(place) => {
             place.insert(entry);
         }
         std::collections::btree_map::Entry::Occupied(mut newer) => {
             let newer = newer.get_mut();
+            if newer.owner != entry.owner {
+                return;
+            }
             let mut waiting = entry.waiting;
             waiting.append(&mut newer.waiting);
             newer.waiting = waiting;

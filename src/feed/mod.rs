@@ -4,8 +4,10 @@
 //! dequeued.
 //! Does not own: positions and rebalances (see [`crate::runtime`]).
 
+mod partition;
 mod reader;
 
+pub use partition::{Error, Feed, FeedPartition, KafkaFeed, MemoryFeed};
 pub use reader::{LaneReader, Read};
 
 use std::sync::Arc;

@@ -74,6 +74,8 @@ pub enum Reason {
     TooDeep,
     /// Too many items that take no bytes.
     TooManyEmptyItems,
+    /// A clause of a format that is not ours: `Reason::Other(&"the key is not a number")`.
+    Other(&'static &'static str),
 }
 
 impl Reason {
@@ -86,6 +88,7 @@ impl Reason {
             Reason::UnusableSchema(_) => "unusable_schema",
             Reason::OtherSchema(_) => "other_schema",
             Reason::TooDeep | Reason::TooManyEmptyItems => "beyond_limits",
+            Reason::Other(_) => "other",
             _ => "bad_datum",
         }
     }
@@ -115,6 +118,7 @@ impl fmt::Display for Reason {
             Reason::BlockSize => f.write_str("a block of items with a wrong byte size"),
             Reason::TooDeep => f.write_str("nesting beyond 128 levels"),
             Reason::TooManyEmptyItems => f.write_str("more than a million items without bytes"),
+            Reason::Other(clause) => f.write_str(clause),
         }
     }
 }
@@ -131,6 +135,7 @@ mod tests {
         check(Reason::UnionBranch { branch: 7, branches: 2 }, "branch 7 of a union of 2 at byte 8");
         check(Reason::EnumIndex { index: -1, symbols: 3 }, "symbol -1 of an enum of 3 at byte 8");
         check(Reason::NegativeLength(-1), "a length of -1 at byte 8");
+        check(Reason::Other(&"no key"), "no key at byte 8");
         check(Reason::WrongMagic(1), "magic byte 1 instead of 0 at byte 8");
     }
 

@@ -89,6 +89,7 @@ mod tests {
             position: None,
             committed: None,
             persisted: None,
+            lag: None,
             uncommitted_records: 0,
             open_blobs: 0,
             oldest_uncommitted_seconds: None,

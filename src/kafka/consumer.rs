@@ -17,7 +17,7 @@ use tracing::{debug, warn};
 
 use super::raw::LaneQueue;
 use super::{Error, redact};
-use crate::model::{GroupOffsets, Offset, TopicPartition};
+use crate::model::{GroupOffsets, Offset, Secret, TopicPartition};
 
 /// What happened to the assignment since the last poll.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,14 +39,19 @@ pub enum GroupEvent {
 
 /// Collects what librdkafka reports; its callbacks run on the thread that polls.
 pub struct Events {
+    secrets: Vec<Secret>,
     group: Mutex<Vec<GroupEvent>>,
     closing: AtomicBool,
     last_error: Mutex<Option<String>>,
 }
 
 impl Events {
+    fn clean(&self, text: &str) -> String {
+        self.secrets.iter().fold(redact(text), |text, secret| secret.cut_from(&text))
+    }
+
     fn note(&self, error: &KafkaError, reason: &str) {
-        let text = redact(reason);
+        let text = self.clean(reason);
         debug!(%error, reason = text, "kafka client reports an error");
         // A single connection that closes is everyday life; these keep records from arriving.
         let serious = matches!(
@@ -76,7 +81,7 @@ impl ClientContext for Events {
 
     fn log(&self, level: rdkafka::config::RDKafkaLogLevel, facility: &str, message: &str) {
         use rdkafka::config::RDKafkaLogLevel as L;
-        let message = redact(message);
+        let message = self.clean(message);
         match level {
             L::Emerg | L::Alert | L::Critical | L::Error | L::Warning => {
                 warn!(target: "librdkafka", facility, "{message}");
@@ -93,8 +98,11 @@ impl ConsumerContext for Events {
     fn rebalance(&self, consumer: &BaseConsumer<Self>, err: RDKafkaRespErr, list: &mut TopicPartitionList) {
         let assign = err == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
         if self.closing.load(Ordering::Acquire) {
-            if !assign {
-                let _ = consumer.incremental_unassign(list);
+            // Every event has to be answered, or the client waits for the answer for ever; nobody is there to do it later.
+            let answered =
+                if assign { consumer.incremental_assign(list) } else { consumer.incremental_unassign(list) };
+            if answered.is_err() {
+                let _ = consumer.unassign();
             }
             return;
         }
@@ -126,7 +134,15 @@ impl GroupConsumer {
     /// # Errors
     /// [`Error::Configuration`] when librdkafka refuses a property.
     pub fn new(config: &ClientConfig, topics: &[&str]) -> Result<GroupConsumer, Error> {
+        let confidential = ["password", "secret", "key", "jaas", "oauthbearer", "token"];
+        let secrets = config
+            .config_map()
+            .iter()
+            .filter(|(name, _)| confidential.iter().any(|word| name.contains(word)))
+            .map(|(_, value)| Secret::new(*value))
+            .collect();
         let events = Events {
+            secrets,
             group: Mutex::new(Vec::new()),
             closing: AtomicBool::new(false),
             last_error: Mutex::new(None),
@@ -202,8 +218,13 @@ impl GroupConsumer {
         // Offset 0 keeps the client from looking up a position: ours is set by `start_at`, and until then the partition
         // is paused and its records are ignored.
         let list = list_with(partitions.iter().map(|p| (p, Offset::ZERO)))?;
+        // Before and after: a fetch at offset 0 that is answered before the pause could end the partition with an error.
+        // Before, the partition is known to the client only where it was forwarded; so its answer does not matter.
+        if !partitions.is_empty() {
+            let _ = self.consumer.pause(&list);
+        }
         self.consumer.incremental_assign(&list).map_err(Error::client)?;
-        self.consumer.pause(&list).map_err(Error::client)
+        if partitions.is_empty() { Ok(()) } else { self.consumer.pause(&list).map_err(Error::client) }
     }
 
     /// Lets partitions deliver from the given offsets on, whatever the client's own positions are. One result each, in
@@ -258,9 +279,16 @@ impl GroupConsumer {
         self.consumer.unsubscribe();
     }
 
-    /// From now on rebalances are answered at once; to be called before the last handle is dropped.
+    /// Whether nothing is assigned.
+    pub fn is_idle(&self) -> bool {
+        self.consumer.assignment().is_ok_and(|list| list.count() == 0)
+    }
+
+    /// From now on rebalances are answered at once, also the one that waits for its answer now; to be called before the
+    /// last handle is dropped.
     pub fn close(&self) {
         self.consumer.context().closing.store(true, Ordering::Release);
+        let _ = self.consumer.unassign();
     }
 
     fn seek(&self, positions: &[(TopicPartition, Offset)]) -> Result<TopicPartitionList, Error> {
@@ -283,7 +311,7 @@ impl GroupOffsets for GroupCommit {
     }
 }
 
-fn list_with<'a>(
+pub(super) fn list_with<'a>(
     partitions: impl IntoIterator<Item = (&'a TopicPartition, Offset)>,
 ) -> Result<TopicPartitionList, Error> {
     let mut list = TopicPartitionList::new();

@@ -3,6 +3,7 @@
 //! Owns: client configuration, group membership, batch dequeue, look-ups of topics and offsets, the embedded broker.
 //! Does not own: which position to read from, what to do with records.
 
+mod assigned;
 mod config;
 mod consumer;
 pub mod embedded;
@@ -11,6 +12,7 @@ mod raw;
 #[cfg(test)]
 mod tests;
 
+pub use assigned::{AssignedConsumer, Received};
 pub use config::{ClientSettings, client_config};
 pub use consumer::{GroupConsumer, GroupEvent};
 pub use lookup::{Lookup, Watermarks};
@@ -101,12 +103,14 @@ impl Error {
 
     /// The error behind a message that a partition delivered instead of a record.
     pub fn of_partition(partition: &TopicPartition, code: RDKafkaRespErr, text: &str) -> Error {
-        let code = Code::from(code);
+        Error::of_code(partition, Code::from(code), text)
+    }
+
+    fn of_code(partition: &TopicPartition, code: Code, text: &str) -> Error {
         match code {
             Code::OffsetOutOfRange | Code::AutoOffsetReset => {
                 Error::OutOfRange { partition: partition.clone(), reason: redact(text) }
             }
-
             Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition => {
                 Error::UnknownTopic { topic: partition.topic.to_string() }
             }

@@ -127,8 +127,7 @@ impl LaneQueue {
     pub fn peek_handle(&self) -> Option<(TopicHandle, i32)> {
         let message = *self.batch.get(self.at)?;
         // SAFETY: as in `peek`.
-        let message = unsafe { &*message };
-        Some((TopicHandle(message.rkt as usize), message.partition))
+        unsafe { Some((TopicHandle((*message).rkt as usize), (*message).partition)) }
     }
 
     /// The next message of the batch.
@@ -136,18 +135,24 @@ impl LaneQueue {
         let message = *self.batch.get(self.at)?;
         // SAFETY: the pointer came from librdkafka and is destroyed only by `advance` or drop, which need `&mut self`;
         // the borrow of the result keeps them away.
-        let message = unsafe { &*message };
-        let polled = match message.err {
-            RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => match record(message) {
+        // The code is read as a number first: a newer broker's may be none of the enum's, and a reference to such a message
+        // would be no valid one.
+        unsafe {
+            let code = (&raw const (*message).err).cast::<i32>().read();
+            if code != 0 {
+                let code =
+                    RDKafkaRespErr::try_from(code).unwrap_or(RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN);
+                return Some(Polled::Failed(code, error_text(message)));
+            }
+            let message = &*message;
+            Some(match record(message) {
                 Some(record) => Polled::Record(record),
                 None => Polled::Failed(
                     RDKafkaRespErr::RD_KAFKA_RESP_ERR__BAD_MSG,
                     format!("the client delivered a record with offset {}", message.offset),
                 ),
-            },
-            error => Polled::Failed(error, error_text(message)),
-        };
-        Some(polled)
+            })
+        }
     }
 
     /// The name of the next message's topic.
@@ -247,7 +252,8 @@ fn timestamp(message: &rd::rd_kafka_message_t) -> Option<Timestamp> {
     (millis >= 0).then_some(Timestamp { millis, kind })
 }
 
-fn error_text(message: &rd::rd_kafka_message_t) -> String {
+// SAFETY of the call: `message` is alive.
+unsafe fn error_text(message: *const rd::rd_kafka_message_t) -> String {
     // SAFETY: for an error message the payload is a text that librdkafka describes by this call.
     unsafe {
         let text = rd::rd_kafka_message_errstr(message);

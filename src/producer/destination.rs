@@ -30,17 +30,32 @@ pub struct Claims {
 }
 
 impl Claims {
-    fn try_claim(&self, blob: &BlobRef) -> bool {
-        self.lock().insert(blob.clone())
-    }
-
-    fn release(&self, blob: &BlobRef) {
-        self.lock().remove(blob);
+    // None when another blob of this process has the name.
+    fn try_claim(&self, blob: BlobRef) -> Option<Claim> {
+        self.lock().insert(blob.clone()).then(|| Claim { claims: self.clone(), blob })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashSet<BlobRef>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+// A name that is kept from others until it is dropped, also when the look-up of it is given up in the middle.
+struct Claim {
+    claims: Claims,
+    blob: BlobRef,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.claims.lock().remove(&self.blob);
+    }
+}
+
+// A name that is chosen.
+struct Chosen {
+    blob: BlobRef,
+    _claim: Option<Claim>,
 }
 
 /// Name and nonce of one attempt at one blob. Its name stays claimed in this process until it is dropped.
@@ -49,13 +64,18 @@ pub struct Destination {
     naming: Naming,
     claims: Claims,
     nonce: u64,
-    resolved: OnceCell<BlobRef>,
+    resolved: OnceCell<Chosen>,
 }
 
 impl Destination {
     /// A new attempt at a blob in `container`.
     pub fn new(container: Arc<str>, naming: Naming, claims: Claims) -> Destination {
         Destination { container, naming, claims, nonce: rand::rng().random(), resolved: OnceCell::new() }
+    }
+
+    /// The blob's container.
+    pub fn container(&self) -> &str {
+        &self.container
     }
 
     /// Distinguishes the block ids of this attempt from those of every other one.
@@ -68,22 +88,23 @@ impl Destination {
     /// # Errors
     /// The store's, while it is asked for free names; a candidate that is no blob name is [`Error::Configuration`].
     pub async fn resolve(&self, store: &dyn BlobStore) -> Result<&BlobRef, Error> {
-        self.resolved.get_or_try_init(|| self.choose(store)).await
+        Ok(&self.resolved.get_or_try_init(|| self.choose(store)).await?.blob)
     }
 
     /// The name if it is chosen already, for messages.
     pub fn label(&self) -> String {
         match (self.resolved.get(), &self.naming) {
-            (Some(blob), _) => blob.to_string(),
+            (Some(chosen), _) => chosen.blob.to_string(),
             (None, Naming::Fixed(name)) => format!("{}/{name}", self.container),
             (None, Naming::NextFree(_)) => format!("a new blob in {}", self.container),
         }
     }
 
-    async fn choose(&self, store: &dyn BlobStore) -> Result<BlobRef, Error> {
+    async fn choose(&self, store: &dyn BlobStore) -> Result<Chosen, Error> {
         let candidates = match &self.naming {
             Naming::Fixed(name) => {
-                return Ok(BlobRef { container: self.container.clone(), name: name.clone() });
+                let blob = BlobRef { container: self.container.clone(), name: name.clone() };
+                return Ok(Chosen { blob, _claim: None });
             }
             Naming::NextFree(candidates) => candidates,
         };
@@ -92,25 +113,11 @@ impl Destination {
             let name = candidates(n).map_err(|e| Error::Configuration { reason: e.to_string() })?;
             let blob = BlobRef { container: self.container.clone(), name };
             n += 1;
-            if !self.claims.try_claim(&blob) {
-                continue;
+            if let Some(claim) = self.claims.try_claim(blob.clone())
+                && store.properties(&blob).await?.is_none()
+            {
+                return Ok(Chosen { blob, _claim: Some(claim) });
             }
-            match store.properties(&blob).await {
-                Ok(None) => return Ok(blob),
-                Ok(Some(_)) => self.claims.release(&blob),
-                Err(error) => {
-                    self.claims.release(&blob);
-                    return Err(error);
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Destination {
-    fn drop(&mut self) {
-        if let (Some(blob), Naming::NextFree(_)) = (self.resolved.get(), &self.naming) {
-            self.claims.release(blob);
         }
     }
 }

@@ -5,11 +5,15 @@
 //! Crash: whatever was staged is invisible and expires at the store.
 
 mod destination;
+mod factory;
 mod open_blobs;
 mod stager;
+#[cfg(test)]
+pub(crate) mod tests;
 mod writer;
 
 pub use destination::{Candidates, Claims, Destination, Naming};
+pub use factory::{Envelope, NewBlob, SharedFactory, WriterFactory};
 pub use open_blobs::{OpenBlobs, OutputKey};
 pub use stager::Stager;
 pub use writer::{BlobDescription, BlobLimits, BlobWriter, PendingBlob};

@@ -88,6 +88,20 @@ impl OpenBlobs {
         self.sealed_bytes = 0;
     }
 
+    /// Tells at once whether a block of any blob has failed for good; never waits.
+    ///
+    /// # Errors
+    /// [`Error::Staging`]; the source cannot go on then.
+    pub fn check(&mut self) -> Result<(), Error> {
+        self.open.iter_mut().try_for_each(|open| open.writer.check())?;
+        self.sealed.iter_mut().try_for_each(PendingBlob::check)
+    }
+
+    /// Bytes in no block yet, of all open blobs.
+    pub fn buffered(&self) -> usize {
+        self.open.iter().map(|open| open.writer.buffered()).sum()
+    }
+
     /// Bytes in no block yet of the blob that has most of them.
     pub fn largest_tail(&self) -> usize {
         self.open.iter().map(|open| open.writer.buffered()).max().unwrap_or(0)

@@ -71,6 +71,8 @@ impl Stager {
             let id = stager.until_staged(&destination, number, &content).await?;
             metrics.blocks.inc();
             metrics.block_bytes.inc_by(content.len() as u64);
+            // In this order, so that nobody sees bytes that are neither free nor about to be.
+            drop(content);
             drop(in_flight);
             Ok((number, id))
         };
@@ -91,6 +93,7 @@ impl Stager {
             self.store.stage_block(blob, &id, content).await?;
             if attempt > 0 {
                 info!(%blob, number, attempt, "block staged after retries");
+                self.telemetry.health.clear(&subject(destination));
             }
             debug!(%blob, %id, bytes = content.len(), "block staged");
             Ok(id)
@@ -100,14 +103,15 @@ impl Stager {
             let reason = chain(error);
             self.telemetry.metrics.failure("Put Block", error.kind());
             warn!(blob, number, attempts, ?wait, error = reason, "staging failed, will retry");
-            self.telemetry.health.raise("store", format!("blocks cannot be staged: {reason}"));
+            self.telemetry.health.raise(&subject(destination), format!("blocks cannot be staged: {reason}"));
         };
-        let staged = retry::forever(attempt, on_failure).await;
-        if staged.is_ok() {
-            self.telemetry.health.clear("store");
-        }
-        staged
+        retry::forever(attempt, on_failure).await
     }
+}
+
+// One condition a container: another one that works says nothing about it. It ends when a block that failed gets through.
+fn subject(destination: &Destination) -> String {
+    format!("store {} (staging)", destination.container())
 }
 
 /// The result of a staging task, with the blob's name for whoever reads the message.

@@ -192,11 +192,20 @@ impl BlobWriter {
             || self.next_block + 1 >= self.limits.blocks
     }
 
-    fn cut(&mut self) -> Result<(), Error> {
-        // Failures for good are learnt here and not only at the end, hours later.
+    /// Tells at once whether a block has failed for good; never waits.
+    ///
+    /// # Errors
+    /// [`Error::Staging`]: the blob cannot be finished.
+    pub fn check(&mut self) -> Result<(), Error> {
         while let Some(result) = self.tasks.try_join_next() {
             self.blocks.push(staged(result, &self.destination)?);
         }
+        Ok(())
+    }
+
+    fn cut(&mut self) -> Result<(), Error> {
+        // Failures for good are learnt here and not only at the end, hours later.
+        self.check()?;
         if self.tail.is_empty() {
             return Ok(());
         }
@@ -248,6 +257,17 @@ pub struct PendingBlob {
 }
 
 impl PendingBlob {
+    /// Tells at once whether a block has failed for good; never waits.
+    ///
+    /// # Errors
+    /// [`Error::Staging`]: the blob cannot be sealed.
+    pub fn check(&mut self) -> Result<(), Error> {
+        while let Some(result) = self.tasks.try_join_next() {
+            self.blocks.push(staged(result, &self.destination)?);
+        }
+        Ok(())
+    }
+
     /// Waits until all blocks are staged. The second value keeps the blob's name claimed: drop it after the commit.
     ///
     /// # Errors

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +27,9 @@ use crate::registry::SchemaRegistry;
 use crate::retry::{Backoff, Classify};
 use crate::telemetry::Telemetry;
 use crate::{offset, store};
+
+/// How long the offset storage may take to close at the end.
+const CLOSING: Duration = Duration::from_secs(2);
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +65,9 @@ impl Connector {
         let settings =
             ClientSettings { prefetch: 1 << 20, client_id: format!("blobfeed-{}-lookup", plan.name) };
         let lookup = Arc::new(Lookup::new(&client_config(&plan.kafka, &settings))?);
-        let ready = async { tokio::try_join!(self.containers(&plan, &store), self.ends(&plan, &lookup)) };
+        let ready = async {
+            tokio::try_join!(self.containers(&plan, &store), self.topics(&plan, &lookup, until_end))
+        };
         let ends = tokio::select! {
             ready = ready => ready?.1,
             () = self.drain.cancelled() => return Ok(Outcome::Drained),
@@ -87,6 +92,7 @@ impl Connector {
             schemas: Schemas::new(registry, telemetry.clone()),
             offsets: offsets.clone(),
             lookup,
+            asking: tokio::sync::Semaphore::new(8),
             budget,
             telemetry,
             runtime,
@@ -94,8 +100,14 @@ impl Connector {
             plan: plan.clone(),
         });
         let outcome = self.work(&shared, bytes(memory.prefetch_per_worker)).await;
-        persister.stop().await;
-        offsets.close().await;
+        // Nothing is left to be stored that the drain has not waited for; a server that hangs must not hold the process.
+        let close = async {
+            persister.stop().await;
+            offsets.close().await;
+        };
+        if tokio::time::timeout(CLOSING, close).await.is_err() {
+            warn!("the offset storage did not close in time");
+        }
         outcome
     }
 
@@ -106,14 +118,21 @@ impl Connector {
             workers.push(start_worker(shared, &orders, number, prefetch)?);
         }
         info!(plan = %shared.plan.name, workers = workers.len(), "connector running");
-        let mut all = futures::future::join_all(workers);
+        let mut any = futures::future::select_all(workers.into_iter().map(Box::pin));
         let outcome = tokio::select! {
-            ended = &mut all => return Err(first_error(ended)),
+            (ended, _, others) = &mut any => {
+                // The others give their partitions up in good order, so that another process can go on.
+                orders.drain.store(true, Ordering::Release);
+                futures::future::join_all(others).await;
+                let odd = || Error::Worker { reason: "it ended without being told to".to_owned() };
+                return Err(ended.err().unwrap_or_else(odd));
+            }
             () = self.drain.cancelled() => Outcome::Drained,
             () = all_ended(shared), if shared.until_end.is_some() => Outcome::Ended,
         };
         orders.drain.store(true, Ordering::Release);
-        let unfinished = all.await.into_iter().try_fold(0, |sum, worker| worker.map(|n| sum + n))?;
+        let all = futures::future::join_all(any.into_inner()).await;
+        let unfinished = all.into_iter().try_fold(0, |sum, worker| worker.map(|n| sum + n))?;
         if unfinished > 0 {
             return Err(Error::DrainIncomplete { partitions: unfinished });
         }
@@ -137,12 +156,18 @@ impl Connector {
         Ok(())
     }
 
-    async fn ends(&self, plan: &Plan, lookup: &Arc<Lookup>) -> Result<Vec<(TopicPartition, Offset)>, Error> {
+    // Whether all topics are there; and where they end, if the run ends there.
+    async fn topics(
+        &self,
+        plan: &Plan,
+        lookup: &Arc<Lookup>,
+        until_end: bool,
+    ) -> Result<Vec<(TopicPartition, Offset)>, Error> {
         let topics: Vec<Arc<str>> = plan.feeds.iter().flat_map(|feed| feed.topics.iter().cloned()).collect();
         let ask = || {
             let (lookup, topics) = (lookup.clone(), topics.clone());
             async move {
-                let answer = tokio::task::spawn_blocking(move || ends_of(&lookup, &topics)).await;
+                let answer = tokio::task::spawn_blocking(move || look_at(&lookup, &topics, until_end)).await;
                 answer.unwrap_or_else(|_| {
                     Err(kafka::Error::Unavailable { reason: "the look-up was interrupted".to_owned() })
                 })
@@ -188,13 +213,19 @@ fn bytes(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }
 
-fn ends_of(lookup: &Lookup, topics: &[Arc<str>]) -> Result<Vec<(TopicPartition, Offset)>, kafka::Error> {
+fn look_at(
+    lookup: &Lookup,
+    topics: &[Arc<str>],
+    ends_too: bool,
+) -> Result<Vec<(TopicPartition, Offset)>, kafka::Error> {
     let mut ends = Vec::new();
     for topic in topics {
         for partition in lookup.partitions(topic)? {
             let at = TopicPartition { topic: topic.clone(), partition };
-            let next = lookup.watermarks(&at)?.next;
-            ends.push((at, next));
+            if ends_too {
+                let next = lookup.watermarks(&at)?.next;
+                ends.push((at, next));
+            }
         }
     }
     Ok(ends)
@@ -230,6 +261,7 @@ fn serve(shared: &Arc<Shared>, orders: &Arc<Orders>, number: usize, prefetch: us
         let result = Worker::new(shared.clone(), orders.clone(), number, prefetch)
             .map_err(Error::from)
             .and_then(Worker::run);
+        shared.telemetry.metrics.ended(number);
         let error = match result {
             Err(Error::Kafka(error @ kafka::Error::Fatal { .. })) => error,
             other => return other,
@@ -239,13 +271,11 @@ fn serve(shared: &Arc<Shared>, orders: &Arc<Orders>, number: usize, prefetch: us
         }
         let wait = backoff.next_wait(None);
         error!(worker = number, ?wait, error = chain(&error), "kafka client failed, making it anew");
-        std::thread::sleep(wait);
+        let until = Instant::now() + wait;
+        while Instant::now() < until && !orders.drain.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
-}
-
-fn first_error(results: Vec<WorkerResult>) -> Error {
-    let error = results.into_iter().find_map(Result::err);
-    error.unwrap_or(Error::Worker { reason: "all workers ended without being told to".to_owned() })
 }
 
 // Ready when every partition is persisted up to its end, also those that other members of the group read.

@@ -39,6 +39,7 @@ struct Shared {
     offsets: SharedOffsets,
     schemas: schemas::Schemas,
     lookup: Arc<Lookup>,
+    asking: tokio::sync::Semaphore,
     budget: Budget,
     telemetry: Telemetry,
     runtime: tokio::runtime::Handle,

@@ -23,11 +23,16 @@ pub(super) const START_RETRY: Duration = Duration::from_millis(100);
 pub(super) enum State {
     /// The position is being looked up; records that arrive are not ours to write.
     Resolving,
+    /// Nothing was persisted, and where it begins is being persisted now: what is read before that could be skipped by the
+    /// next look-up of `start`.
+    Genesis,
     /// The position is known, and the client is being sent there; if that fails, it is tried again at `retry`. Who sets
     /// this state asks for the first try: two in one round would be one too many for the client.
     Starting { retry: Instant },
     /// Records are taken.
     Reading,
+    /// As many commits wait for the store as may; the client is paused.
+    Backlogged,
     /// A schema is being fetched; the client is paused.
     AwaitingSchema { id: u32 },
     /// The end that `--until-end` asked for is reached.
@@ -73,6 +78,10 @@ pub(super) struct Partition {
     pub(super) persisted: Option<Offset>,
     /// Where `--until-end` ends.
     pub(super) end: Option<Offset>,
+    /// Counts the look-ups of the position: answers to earlier ones are late.
+    pub(super) incarnation: u32,
+    /// Since when the client could not be sent to the position.
+    pub(super) not_ready: Option<Instant>,
     /// Whether something was read and given up since the position was last resolved.
     pub(super) dropped: bool,
     /// When the broker last reported an error instead of a record.
@@ -105,6 +114,8 @@ impl Partition {
             committed: None,
             persisted: None,
             end: None,
+            incarnation: 0,
+            not_ready: None,
             dropped: false,
             troubled: None,
             losses: 0,
@@ -121,7 +132,8 @@ impl Partition {
         self.persisted = stored.then_some(offset);
         self.since = None;
         self.dropped = false;
-        self.state = State::Starting { retry: now + START_RETRY };
+        self.not_ready = None;
+        self.state = if stored { State::Starting { retry: now + START_RETRY } } else { State::Genesis };
     }
 
     /// Writes a record that the partition takes.
@@ -217,6 +229,7 @@ impl Partition {
 
     /// Drops everything that is not committed; the partition has to be resolved again.
     pub(super) fn abandon(&mut self) {
+        self.incarnation = self.incarnation.wrapping_add(1);
         self.dropped |= self.has_uncommitted() || self.committing > 0;
         self.blobs.abandon();
         self.committer = None;
@@ -244,6 +257,13 @@ impl Partition {
             target: self.ssp.to_string(),
             state: match &self.state {
                 State::Resolving => PartitionState::Resolving,
+                State::Genesis => {
+                    PartitionState::Waiting("the offset where it begins is being persisted".to_owned())
+                }
+                State::Backlogged => PartitionState::Waiting("its commits wait for the store".to_owned()),
+                State::Starting { .. } if self.not_ready.is_some() => {
+                    PartitionState::Waiting("the client is not ready to read it".to_owned())
+                }
                 State::Starting { .. } | State::Reading => PartitionState::Reading,
                 State::AwaitingSchema { id } => {
                     PartitionState::Waiting(format!("schema {id} is being fetched"))
@@ -255,6 +275,7 @@ impl Partition {
             position: (self.state != State::Resolving).then(|| self.next.get()),
             committed: self.committed.map(Offset::get),
             persisted: self.persisted.map(Offset::get),
+            lag: None,
             uncommitted_records: self.blobs.records(),
             open_blobs: self.blobs.open_count(),
             oldest_uncommitted_seconds: self.since.map(|since| now.duration_since(since).as_secs()),

@@ -41,11 +41,13 @@ pub(super) enum Error {
     OutOfRange { partition: TopicPartition, stored: Offset, first: Offset, next: Offset },
 }
 
-/// Looks up where `partition` begins, waiting for servers that do not answer.
+/// Looks up where `partition` begins, waiting for servers that do not answer. `known` is how far this process has committed
+/// it, if it has had it before.
 pub(super) async fn resolve(
     shared: &Arc<Shared>,
     key: &FeedPartitionKey,
     partition: &TopicPartition,
+    known: Option<Offset>,
     start: Start,
 ) -> Result<Position, Error> {
     let on_failure = |error: &offset::Error, attempts: u32, wait: Duration| {
@@ -55,12 +57,12 @@ pub(super) async fn resolve(
         shared
             .telemetry
             .health
-            .raise("offset storage", format!("persisted offsets cannot be read: {reason}"));
+            .raise("offset storage (reading)", format!("persisted offsets cannot be read: {reason}"));
     };
     let stored = retry::forever(|_| shared.offsets.find_latest_persisted_offset(key), on_failure)
         .await
         .map_err(Error::Storage)?;
-    shared.telemetry.health.clear("offset storage");
+    shared.telemetry.health.clear("offset storage (reading)");
     match stored {
         Some(text) => {
             let stored: Offset = text.parse().map_err(Error::Unreadable)?;
@@ -71,6 +73,10 @@ pub(super) async fn resolve(
             }
             info!(source = %key, %partition, offset = %stored, end = %log.next, "resuming at the persisted offset");
             Ok(Position { offset: stored, stored: true })
+        }
+        None if let Some(offset) = known => {
+            warn!(source = %key, %partition, %offset, "the persisted offset is gone; going on behind the last commit");
+            Ok(Position { offset, stored: false })
         }
         None => {
             let at = partition.clone();
@@ -99,7 +105,10 @@ async fn asking<T: Send + 'static>(
     let mut backoff = Backoff::network();
     loop {
         let (lookup, question) = (shared.lookup.clone(), question.clone());
+        // Few at once: each blocks a thread of the pool that directory stores and offset files need too.
+        let permit = shared.asking.acquire().await;
         let answer = tokio::task::spawn_blocking(move || question(&lookup)).await;
+        drop(permit);
         let error = match answer {
             Ok(Ok(answer)) => {
                 if backoff.attempt() > 0 {

@@ -24,6 +24,11 @@ impl Relief {
         self.blocked = true;
     }
 
+    /// A new attempt to read begins: the record that did not fit may be gone with its partition.
+    pub(super) fn begin(&mut self) {
+        self.blocked = false;
+    }
+
     /// A record was taken.
     pub(super) fn passed(&mut self) {
         self.blocked = false;

@@ -28,6 +28,9 @@ const PUBLISH: Duration = Duration::from_secs(1);
 /// How often the group's own offsets are committed.
 const GROUP_COMMIT: Duration = Duration::from_secs(5);
 
+/// How long leaving the group may take, and ending the client.
+const LEAVING: Duration = Duration::from_secs(3);
+
 /// What a worker is told from outside.
 #[derive(Default)]
 pub(super) struct Orders {
@@ -37,6 +40,7 @@ pub(super) struct Orders {
 
 /// One worker; lives on its own thread.
 pub(super) struct Worker {
+    number: usize,
     shared: Arc<Shared>,
     orders: Arc<Orders>,
     consumer: GroupConsumer,
@@ -63,6 +67,7 @@ impl Worker {
         let topics: Vec<&str> = plan.feeds.iter().flat_map(|f| f.topics.iter().map(|t| &**t)).collect();
         let consumer = GroupConsumer::new(&config, &topics)?;
         Ok(Worker {
+            number,
             reader: LaneReader::new(consumer.lane_queue()),
             group: consumer.group_offsets(),
             lane: Lane::new(shared.clone()),
@@ -79,6 +84,12 @@ impl Worker {
 
     /// Runs until told to drain. The number of partitions whose records were not all committed in time.
     pub(super) fn run(mut self) -> Result<usize, Error> {
+        let result = self.work();
+        self.retire();
+        result
+    }
+
+    fn work(&mut self) -> Result<usize, Error> {
         let (mut ticked, mut published, mut told) = (Instant::now(), Instant::now(), Instant::now());
         while !self.orders.drain.load(Ordering::Acquire) {
             let now = Instant::now();
@@ -116,7 +127,7 @@ impl Worker {
                 }
             }
         }
-        self.shared.telemetry.metrics.polled(SystemTime::now());
+        self.shared.telemetry.metrics.polled(self.number, SystemTime::now());
         Ok(())
     }
 
@@ -126,7 +137,7 @@ impl Worker {
             self.shared.telemetry.health.clear("starting");
         }
         self.trouble.end(&self.shared);
-        self.shared.telemetry.health.clear("group");
+        self.shared.telemetry.health.clear(&self.group_subject());
         info!(count = partitions.len(), "partitions assigned by the group");
         for partition in partitions {
             // A member that was slow to hear of a lost assignment may get back what it still holds.
@@ -145,12 +156,20 @@ impl Worker {
         }
     }
 
+    fn group_subject(&self) -> String {
+        if self.shared.plan.kafka.workers > 1 {
+            format!("group (worker {})", self.number)
+        } else {
+            "group".to_owned()
+        }
+    }
+
     fn revoked(&mut self, partitions: Vec<TopicPartition>, lost: bool, now: Instant) {
         info!(count = partitions.len(), lost, "partitions revoked by the group");
         if lost {
             let reason =
                 "the group has taken all partitions away: the session timed out, or the poll interval passed";
-            self.shared.telemetry.health.raise("group", reason);
+            self.shared.telemetry.health.raise(&self.group_subject(), reason);
         }
         // Lost ones may be with another member already: whatever is still under way is dropped at once.
         let deadline = if lost { now } else { now + self.shared.plan.deadlines.revoke };
@@ -223,6 +242,7 @@ impl Worker {
             // The record is offered again; give the store time to take what is in flight.
             std::thread::sleep(Duration::from_millis(5));
         }
+        self.lane.relief.begin();
         let read = self.reader.read(&mut self.lane, BATCH_WAIT);
         if read.records > 0 {
             self.trouble.end(&self.shared);
@@ -264,18 +284,26 @@ impl Worker {
         self.group.commit_group_offsets(&positions);
     }
 
-    fn drain(mut self) -> Result<usize, Error> {
+    fn drain(&mut self) -> Result<usize, Error> {
         let deadline = Instant::now() + self.shared.plan.deadlines.shutdown;
         info!(partitions = self.slots.len(), "draining: everything read is being committed");
         for slot in self.slots.values() {
             self.lane.leave(*slot, deadline);
         }
+        let reader = &self.reader;
+        self.lane.publish(Instant::now(), |partition| reader.known_end(partition));
         loop {
             let now = Instant::now();
             // The membership is kept until the end, so that nobody reads these partitions meanwhile.
             for event in self.consumer.poll()? {
-                if let GroupEvent::Revoked { partitions, lost } = event {
-                    self.revoked(partitions, lost, now);
+                match event {
+                    GroupEvent::Revoked { partitions, lost } => {
+                        self.revoked(partitions, lost, now);
+                        for (_, until) in &mut self.leaving {
+                            *until = deadline.min(*until);
+                        }
+                    }
+                    other => self.decline(&other),
                 }
             }
             self.lane.drain_events(now);
@@ -294,26 +322,50 @@ impl Worker {
         Ok(unfinished)
     }
 
+    // Partitions that arrive while nothing is read any more. The client waits for the answer all the same, and would do so
+    // for ever; they stay paused until they are revoked.
+    fn decline(&self, event: &GroupEvent) {
+        if let GroupEvent::Assigned(partitions) = event
+            && let Err(error) = self.consumer.take(partitions)
+        {
+            debug!(error = chain(&error), "assigned partitions could not be taken");
+        }
+    }
+
     // Leaving in good order spares the others the session time-out.
     fn leave_group(&mut self, deadline: Instant) -> Result<(), Error> {
-        let limit = deadline.min(Instant::now() + Duration::from_secs(3));
+        let limit = deadline.max(Instant::now()).min(Instant::now() + LEAVING);
+        let idle = self.consumer.is_idle();
         self.consumer.leave();
-        while Instant::now() < limit {
-            let events = self.consumer.poll()?;
-            let mut revoked = false;
-            for event in events {
-                if let GroupEvent::Revoked { partitions, .. } = event {
-                    revoked = true;
-                    let _ = self.consumer.release(&partitions);
+        while !idle && Instant::now() < limit {
+            for event in self.consumer.poll()? {
+                match event {
+                    GroupEvent::Revoked { partitions, .. } => {
+                        let _ = self.consumer.release(&partitions);
+                    }
+                    other => self.decline(&other),
                 }
             }
-            if revoked {
+            if self.consumer.is_idle() {
                 break;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        self.consumer.close();
         Ok(())
+    }
+
+    // Drops the client, which says good-bye to the brokers. With brokers that are gone that can take its time: it is not
+    // waited for any longer than a moment.
+    fn retire(self) {
+        let (dropped, wait) = std::sync::mpsc::channel();
+        let drop_it = move || {
+            drop(self);
+            let _ = dropped.send(());
+        };
+        let started = std::thread::Builder::new().name("retire".to_owned()).spawn(drop_it).is_ok();
+        if started && wait.recv_timeout(LEAVING).is_err() {
+            warn!("the kafka client does not end in time; leaving it behind");
+        }
     }
 }
 

@@ -264,7 +264,8 @@ impl BlobStore for MemoryStore {
         content: &BlockContent,
     ) -> Result<Written, Error> {
         rules::block(blob, content)?;
-        let (at, id, content) = (blob.clone(), id.clone(), content.clone());
+        // A copy: the sender's buffers are counted until they are dropped, and this store never drops them.
+        let (at, id, content) = (blob.clone(), id.clone(), BlockContent::from(content.to_vec()));
         self.call(OperationKind::StageBlock, &blob.container, Some(&blob.name), move |state, now| {
             let staged = state.container(&at.container)?.staged.entry(at.name).or_default();
             staged.insert(id, Staged { content, at: now });

@@ -1,6 +1,9 @@
 //! Counters and gauges in Prometheus' model.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
@@ -41,6 +44,7 @@ pub struct Metrics {
     buffered: Gauge,
     budget: Gauge,
     polled_at: Gauge<f64, AtomicU64>,
+    workers: Mutex<BTreeMap<usize, SystemTime>>,
 }
 
 /// The figures of one feed, looked up once so that counting is a single atomic addition.
@@ -102,7 +106,10 @@ impl Metrics {
         };
         let assigned = gauge("assigned_partitions", "Partitions assigned to this process");
         let failed = gauge("failed_partitions", "Partitions that stopped and need a person");
-        let paused = gauge("waiting_partitions", "Partitions that wait for a schema, a store or memory");
+        let paused = gauge(
+            "waiting_partitions",
+            "Partitions that wait: for a position, a schema, the store or the client",
+        );
         let buffered = gauge("buffered_bytes", "Bytes of the memory budget in use");
         let budget = gauge("budget_bytes", "The memory budget");
         let polled_at: Gauge<f64, AtomicU64> = Gauge::default();
@@ -129,6 +136,7 @@ impl Metrics {
             buffered,
             budget,
             polled_at,
+            workers: Mutex::default(),
         }
     }
 
@@ -166,16 +174,22 @@ impl Metrics {
         self.budget.set(as_gauge(limit));
     }
 
-    /// States that the group was served now.
-    pub fn polled(&self, now: std::time::SystemTime) {
-        let seconds = now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        self.polled_at.set(seconds);
+    /// States that `worker` served its group at `now`. What is shown is the time of the worker that is furthest behind.
+    pub fn polled(&self, worker: usize, now: SystemTime) {
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        workers.insert(worker, now);
+        let oldest = workers.values().min().copied().unwrap_or(now);
+        self.polled_at.set(oldest.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
     }
 
-    /// When the group was last served; `None` before the first time.
-    pub fn last_poll(&self) -> Option<std::time::SystemTime> {
-        let seconds = self.polled_at.get();
-        (seconds > 0.0).then(|| std::time::UNIX_EPOCH + std::time::Duration::from_secs_f64(seconds))
+    /// States that `worker` serves no group any more.
+    pub fn ended(&self, worker: usize) {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
+    }
+
+    /// When the worker that is furthest behind served its group; `None` when no worker runs.
+    pub fn last_poll(&self) -> Option<SystemTime> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner).values().min().copied()
     }
 
     /// All figures in the OpenMetrics text format.

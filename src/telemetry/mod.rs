@@ -11,7 +11,7 @@ mod status;
 pub use health::{Health, Reason};
 pub use log::{LogFormat, init as init_logging};
 pub use metrics::{FeedLabel, FeedMetrics, Metrics};
-pub use status::{PartitionState, PartitionStatus, StatusBoard};
+pub use status::{PartitionState, PartitionStatus, StatusBoard, Totals};
 
 use std::sync::Arc;
 

@@ -41,12 +41,27 @@ pub struct PartitionStatus {
     pub committed: Option<i64>,
     /// The offset that a restart begins at.
     pub persisted: Option<i64>,
+    /// Records between the committed offset and the end of the log as the client last heard of it.
+    pub lag: Option<i64>,
     /// Records in blobs that are not committed yet.
     pub uncommitted_records: u64,
     /// Blobs that take records now.
     pub open_blobs: usize,
     /// Age in seconds of the oldest record that is not committed.
     pub oldest_uncommitted_seconds: Option<u64>,
+}
+
+/// Sums over all partitions of the process.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// All partitions.
+    pub assigned: usize,
+    /// Those that stopped.
+    pub failed: usize,
+    /// Those that wait for something.
+    pub waiting: usize,
+    /// Lag by feed.
+    pub lag: BTreeMap<String, i64>,
 }
 
 /// The status of all partitions of the process. Cloning shares it.
@@ -64,6 +79,26 @@ impl StatusBoard {
     /// Shows a partition no more.
     pub fn remove(&self, key: &str) {
         self.lock().remove(key);
+    }
+
+    /// Sums over all partitions.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for status in self.lock().values() {
+            totals.assigned += 1;
+            match status.state {
+                PartitionState::Failed(_) => totals.failed += 1,
+                PartitionState::Resolving | PartitionState::Waiting(_) => totals.waiting += 1,
+                PartitionState::Reading | PartitionState::Leaving => {}
+            }
+            match totals.lag.get_mut(&status.feed) {
+                Some(lag) => *lag += status.lag.unwrap_or(0),
+                None => {
+                    totals.lag.insert(status.feed.clone(), status.lag.unwrap_or(0));
+                }
+            }
+        }
+        totals
     }
 
     /// All partitions, by source name.

@@ -9,7 +9,7 @@ use super::super::partition::{Partition, START_RETRY, State};
 use super::super::position::{self, Position};
 use super::super::schemas::SchemaFault;
 use super::{Action, Lane, LaneEvent};
-use crate::commit::{self, CommitEvent, PartitionCommitter};
+use crate::commit::{self, CommitEvent, Owner, PartitionCommitter};
 use crate::error::{Class, chain};
 use crate::model::{Offset, Slot};
 
@@ -18,7 +18,11 @@ impl Lane {
     pub(in crate::runtime) fn drain_events(&mut self, now: Instant) {
         while let Ok(event) = self.events.1.try_recv() {
             match event {
-                LaneEvent::Resolved { slot, position } => self.resolved(slot, position, now),
+                LaneEvent::Resolved { slot, incarnation, position } => {
+                    if self.is_current(slot, incarnation) {
+                        self.resolved(slot, position, now);
+                    }
+                }
                 LaneEvent::Schema { slot, id, fault } => self.schema_fetched(slot, id, fault, now),
             }
         }
@@ -57,6 +61,7 @@ impl Lane {
                 return self.fail(slot, reason);
             }
         };
+        self.shared.telemetry.health.clear(&partition.source);
         partition.begin_at(position.offset, position.stored, now);
         partition.committer = Some(PartitionCommitter::start(
             &self.shared.runtime,
@@ -71,11 +76,30 @@ impl Lane {
         {
             until_end.persisted(&partition.at, position.offset);
         }
+        if position.stored {
+            self.begin(slot);
+        }
+    }
+
+    // Sends the client to the partition's position, unless there is nothing to read for this run.
+    fn begin(&mut self, slot: Slot) {
+        let Some(partition) = self.partitions.get_mut(slot) else { return };
         if partition.end.is_some_and(|end| partition.next >= end) {
             partition.state = State::Ended;
         } else {
+            partition.state = State::Starting { retry: Instant::now() + START_RETRY };
             self.actions.push(Action::Start(slot, partition.at.clone(), partition.next));
         }
+    }
+
+    fn is_current(&mut self, slot: Slot, incarnation: u32) -> bool {
+        self.partitions.get_mut(slot).is_some_and(|partition| partition.incarnation == incarnation)
+    }
+
+    // Events of a committer that was dropped may still be in the queue.
+    fn is_committer(&mut self, slot: Slot, committer: Owner) -> bool {
+        let partition = self.partitions.get_mut(slot);
+        partition.and_then(|p| p.committer.as_ref()).is_some_and(|c| c.number() == committer)
     }
 
     fn schema_fetched(&mut self, slot: Slot, id: u32, fault: Option<SchemaFault>, now: Instant) {
@@ -96,21 +120,30 @@ impl Lane {
     }
 
     fn commit_event(&mut self, event: CommitEvent, now: Instant) {
+        let (CommitEvent::Committed { slot, committer, .. }
+        | CommitEvent::Persisted { slot, committer, .. }
+        | CommitEvent::Failed { slot, committer, .. }) = &event;
+        if !self.is_committer(*slot, *committer) {
+            return;
+        }
         match event {
-            CommitEvent::Committed { slot, range } => {
+            CommitEvent::Committed { slot, range, .. } => {
                 let Some(partition) = self.partitions.get_mut(slot) else { return };
                 partition.committing = partition.committing.saturating_sub(1);
                 partition.committed = Some(range.next);
             }
-            CommitEvent::Persisted { slot, next } => {
+            CommitEvent::Persisted { slot, next, .. } => {
                 let Some(partition) = self.partitions.get_mut(slot) else { return };
                 partition.persisted = Some(next);
                 self.group_offsets.push((partition.at.clone(), next));
                 if let Some(until_end) = &self.shared.until_end {
                     until_end.persisted(&partition.at, next);
                 }
+                if partition.state == State::Genesis {
+                    self.begin(slot);
+                }
             }
-            CommitEvent::Failed { slot, error } => self.commit_failed(slot, &error, now),
+            CommitEvent::Failed { slot, error, .. } => self.commit_failed(slot, &error, now),
         }
     }
 
@@ -129,7 +162,6 @@ impl Lane {
     fn begin_again(&mut self, slot: Slot, wait: Duration) {
         let Some(partition) = self.partitions.get_mut(slot) else { return };
         partition.abandon();
-        self.shared.commits.persister.forget(&partition.key);
         partition.state = State::Resolving;
         self.actions.push(Action::Pause(partition.at.clone()));
         self.resolve(slot, wait);
@@ -149,6 +181,7 @@ impl Lane {
             "somebody else moved this partition; dropping what is open and resuming from what is stored",
         );
         if !wait.is_zero() {
+            // Cleared when the partition's position is known again.
             let reason = format!("somebody else seems to run this plan: {reason}");
             self.shared.telemetry.health.raise(&partition.source, reason);
         }
@@ -169,6 +202,8 @@ impl Lane {
     pub(super) fn fail(&mut self, slot: Slot, reason: String) {
         let Some(partition) = self.partitions.get_mut(slot) else { return };
         error!(source = partition.source, reason, "partition stopped");
+        // Otherwise calm after an earlier trouble would clear the condition that is raised now.
+        partition.troubled = None;
         self.shared.telemetry.health.raise(&partition.source, format!("stopped: {reason}"));
         if let Some(until_end) = &self.shared.until_end {
             until_end.failed(&partition.at, &reason);
@@ -181,15 +216,18 @@ impl Lane {
     pub(super) fn resolve(&mut self, slot: Slot, delay: Duration) {
         let Some(partition) = self.partitions.get_mut(slot) else { return };
         let (shared, events) = (self.shared.clone(), self.events.0.clone());
-        let (key, at, start) = (partition.key.clone(), partition.at.clone(), partition.target.feed.start);
+        let (key, at) = (partition.key.clone(), partition.at.clone());
+        // Where this process has committed up to is a better answer than `start`, should the storage have lost its own.
+        let (known, start) = (partition.committed, partition.target.feed.start);
+        let incarnation = partition.incarnation;
         // Ends by itself: with its answer, or with the lane, whose receiver it then misses.
         self.shared.runtime.spawn(async move {
             let work = async {
                 tokio::time::sleep(delay).await;
-                position::resolve(&shared, &key, &at, start).await
+                position::resolve(&shared, &key, &at, known, start).await
             };
             tokio::select! {
-                position = work => { let _ = events.send(LaneEvent::Resolved { slot, position }).await; }
+                position = work => { let _ = events.send(LaneEvent::Resolved { slot, incarnation, position }).await; }
                 () = events.closed() => {}
             }
         });

@@ -27,7 +27,7 @@ use events::bad_record;
 
 /// What a lane learns from tasks that it started.
 pub(in crate::runtime) enum LaneEvent {
-    Resolved { slot: Slot, position: Result<Position, position::Error> },
+    Resolved { slot: Slot, incarnation: u32, position: Result<Position, position::Error> },
     Schema { slot: Slot, id: u32, fault: Option<SchemaFault> },
 }
 
@@ -42,6 +42,8 @@ pub(in crate::runtime) enum Action {
 
 /// How long a partition rests after an error before it is read on.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
+/// How long a start may fail before it is told.
+const NOT_READY: Duration = Duration::from_secs(10);
 /// How long a partition must report no error to count as well again.
 const CALM: Duration = Duration::from_secs(15);
 
@@ -91,6 +93,10 @@ impl Lane {
     /// Begins to give partitions up: what is read is sealed and finished, nothing more is taken.
     pub(in crate::runtime) fn leave(&mut self, slot: Slot, deadline: Instant) {
         let Some(partition) = self.partitions.get_mut(slot) else { return };
+        if partition.state == State::Genesis {
+            // Nothing is read: there is nothing to wait for.
+            partition.abandon();
+        }
         partition.state = State::Leaving { deadline };
         self.flush(slot);
     }
@@ -112,7 +118,6 @@ impl Lane {
     pub(in crate::runtime) fn release(&mut self, slot: Slot) -> bool {
         let Some(partition) = self.partitions.remove(slot) else { return true };
         let settled = !partition.dropped && (partition.committer.is_none() || partition.is_settled());
-        self.shared.commits.persister.forget(&partition.key);
         self.shared.telemetry.health.clear(&partition.source);
         self.shared.telemetry.status.remove(&partition.source);
         if settled {
@@ -140,8 +145,17 @@ impl Lane {
             return;
         }
         match result {
-            Ok(()) => partition.state = State::Reading,
+            Ok(()) => {
+                partition.state = State::Reading;
+                partition.not_ready = None;
+            }
             Err(error) => {
+                let since = *partition.not_ready.get_or_insert(now);
+                if now.duration_since(since) > NOT_READY {
+                    partition.troubled = Some(now);
+                    let reason = format!("the client is not ready to read it: {}", chain(&error));
+                    self.shared.telemetry.health.raise(&partition.source, reason);
+                }
                 // Right after an assignment the client may not be ready for a seek.
                 debug!(source = partition.source, error = chain(&error), "not ready to start, will retry");
                 partition.state = State::Starting { retry: now + START_RETRY };
@@ -179,11 +193,22 @@ impl Lane {
         }
     }
 
-    /// Seals and commits what a partition has read.
+    /// Seals and commits what a partition has read. One whose commits do not get through reads on when they do.
     pub(in crate::runtime) fn flush(&mut self, slot: Slot) {
         let Some(partition) = self.partitions.get_mut(slot) else { return };
-        if let Err(error) = partition.flush() {
-            self.broken(slot, error.class(), chain(&error));
+        match partition.flush() {
+            Ok(true) if partition.state == State::Backlogged => {
+                partition.state = State::Starting { retry: Instant::now() + START_RETRY };
+                self.actions.push(Action::Start(slot, partition.at.clone(), partition.next));
+            }
+            Ok(false) if partition.state == State::Reading => {
+                // Paused: what it reads would fill the memory that the other partitions need.
+                debug!(source = partition.source, "commits wait for the store, paused");
+                partition.state = State::Backlogged;
+                self.actions.push(Action::Pause(partition.at.clone()));
+            }
+            Ok(_) => {}
+            Err(error) => self.broken(slot, error.class(), chain(&error)),
         }
     }
 
@@ -192,6 +217,16 @@ impl Lane {
         let Some(partition) = self.partitions.get_mut(slot) else { return };
         if let Err(error) = partition.blobs.cut_largest() {
             self.broken(slot, error.class(), chain(&error));
+        }
+    }
+}
+
+impl Drop for Lane {
+    // A worker that ends by an error leaves nothing behind that would be taken for the present.
+    fn drop(&mut self) {
+        for partition in self.partitions.values() {
+            self.shared.telemetry.health.clear(&partition.source);
+            self.shared.telemetry.status.remove(&partition.source);
         }
     }
 }

@@ -1,0 +1,7 @@
+//! Commits against the store in memory.
+
+mod blob;
+mod partition;
+mod persister;
+mod producer;
+mod sources;
