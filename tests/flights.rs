@@ -365,6 +365,44 @@ async fn a_killed_member_is_replaced() {
     case.finish().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_come_and_go_lose_and_double_nothing() {
+    const ROWS: usize = 150_000;
+    let mut case = Case::new("churn").await;
+    let topic = case.topic(flights::PARTITIONS).await;
+    let mut plan = case.plan(&topic);
+    plan.flush = "interval = \"500ms\"".to_owned();
+    let reader = zookeeper::Reader::connect().await;
+    let stream = arriving(&topic, ROWS, 6_000).await;
+    let mut members = std::collections::VecDeque::from([case.run(&plan), case.run(&plan)]);
+    // One more comes, then the oldest goes, each time before the group has come to rest or after it.
+    let mut pause = Duration::from_millis(200);
+    while stream.goes_on() {
+        members.push_back(case.run(&plan));
+        tokio::time::sleep(pause).await;
+        let oldest = members.pop_front().expect("there are three");
+        oldest.says(&["connector running"]).await;
+        oldest.signal("TERM");
+        oldest.exit(Duration::from_secs(28)).await.demand(0, &[]);
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(3));
+    }
+    stream.finish().await;
+    harness::eventually("all to be persisted", SOON, async || {
+        let (now, ends) = (offsets(&reader, &plan).await, ends(&topic));
+        if now == ends { Ok(()) } else { Err(format!("{now:?} of {ends:?}")) }
+    })
+    .await;
+    for member in members {
+        member.signal("TERM");
+        member.exit(Duration::from_secs(28)).await.demand(0, &[]);
+    }
+    let blobs = case.download(&plan).await;
+    let folder = blobs[0].path.ancestors().find(|path| path.ends_with("departures")).expect("the stream");
+    flights::demand_each_once(folder, ROWS).await;
+    case.finish().await;
+}
+
 const PERSON: &str = r#"{"type":"record","name":"Person","fields":[{"name":"number","type":"long"}]}"#;
 const PERSON_WITH_NAME: &str = r#"{"type":"record","name":"Person","doc":"a later version","fields":[{"name":"number","type":"long"},{"name":"name","type":["null","string"],"default":null}]}"#;
 

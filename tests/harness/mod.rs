@@ -98,10 +98,12 @@ impl Case {
         Plan::new(&self.name, topic)
     }
 
-    /// Writes `plan` into the case's folder.
+    /// Writes `plan` into the case's folder, in one step: a connector may be reading the file.
     pub(crate) fn write(&self, plan: &Plan) -> PathBuf {
         let path = self.path(&format!("{}.toml", plan.name));
-        std::fs::write(&path, plan.toml()).expect("a plan can be written");
+        let new = path.with_extension("new");
+        std::fs::write(&new, plan.toml()).expect("a plan can be written");
+        std::fs::rename(&new, &path).expect("a file can be renamed");
         path
     }
 
