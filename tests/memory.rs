@@ -2,7 +2,9 @@
 //!
 //! 5,000,000 records of some 330 bytes, budget 64 MiB, a store that takes 20 MB/s: the connector may use 96 MiB beside
 //! its budget, stays a member of its group throughout, and loses nothing. Then the same without the throttle, for the
-//! figures. `BLOBFEED_TEST_MEMORY_RECORDS` sets another number of records.
+//! figures; and 300 partitions in place of four, which must not cost more memory.
+//!
+//! `BLOBFEED_TEST_MEMORY_RECORDS` sets another number of records.
 //!
 //! The figures of the README come from `scripts/bench-readme`, which runs this.
 
@@ -13,7 +15,9 @@ use std::time::{Duration, Instant};
 use harness::discard::{Counts, DiscardStore};
 use harness::kafka::Sender;
 use harness::{Case, Connector, Exit, Plan, Topic, records, registry};
+use tokio::sync::Mutex;
 
+/// Partitions of the topic that the figures are about.
 const PARTITIONS: i32 = 4;
 const BUDGET: u64 = 64 << 20;
 const BESIDE_BUDGET: u64 = 96 << 20;
@@ -24,6 +28,9 @@ fn count() -> u64 {
     given
         .map_or(5_000_000, |text| text.parse().unwrap_or_else(|_| panic!("{text:?} is no number of records")))
 }
+
+/// One test at a time: what is measured must have the machine for itself.
+static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// Fills `topic`; the bytes of all values.
 fn fill(topic: &Topic, schema: u32, count: u64) -> u64 {
@@ -37,7 +44,7 @@ fn fill(topic: &Topic, schema: u32, count: u64) -> u64 {
         ],
     );
     let (mut value, mut datum, mut bytes) = (Vec::new(), Vec::new(), 0);
-    for (number, partition) in (0..count).zip((0..PARTITIONS).cycle()) {
+    for (number, partition) in (0..count).zip((0..topic.partitions).cycle()) {
         records::encode(number, &mut datum);
         value.clear();
         value.push(0);
@@ -91,12 +98,7 @@ async fn a_slow_store_costs_time_and_not_memory() {
     report("throttled to 20 MB/s, budget 64 MiB", &slow, count, bytes);
     demand_complete(&slow.counts, count, bytes);
     assert_eq!(slow.counts.marks, count, "marks in what the store was sent: each record has one");
-    assert!(
-        slow.peak <= BUDGET + BESIDE_BUDGET,
-        "peak RSS {} MiB, {} MiB allowed",
-        slow.peak >> 20,
-        (BUDGET + BESIDE_BUDGET) >> 20
-    );
+    demand_budget(&slow);
     let assignments = slow.exit.log.matches("partitions assigned by the group").count();
     assert_eq!(assignments, 1, "the group was formed once: {}", slow.exit.tail());
     let slowest = Duration::from_secs(bytes / RATE);
@@ -112,6 +114,40 @@ async fn a_slow_store_costs_time_and_not_memory() {
     report("store not throttled, budget 512 MiB, null codec", &fast, count, bytes);
     demand_complete(&fast.counts, count, bytes);
     case.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_partitions_cost_no_more_memory() {
+    let _alone = ALONE.lock().await;
+    // Each has an open blob with a tail, and each fetch asks for all of them.
+    let count = count().min(600_000);
+    let mut case = Case::new("partitions").await;
+    let (topic, bytes) = filled(&mut case, 300, count).await;
+    let throttled = DiscardStore::start(Some(RATE), Some(records::MARK)).await;
+    let plan = plan(&mut case, "throttled", &topic, &throttled, "64MiB");
+    let slow = run(&case, &plan, throttled).await;
+    report("300 partitions, throttled to 20 MB/s, budget 64 MiB", &slow, count, bytes);
+    demand_complete(&slow.counts, count, bytes);
+    assert_eq!(slow.counts.marks, count, "marks in what the store was sent: each record has one");
+    demand_budget(&slow);
+    case.finish().await;
+}
+
+/// A topic with `count` records, and the bytes of their datums.
+async fn filled(case: &mut Case, partitions: i32, count: u64) -> (Topic, u64) {
+    let topic = case.topic(partitions).await;
+    let schema = registry::register(&topic.name, records::SCHEMA).await;
+    let begun = Instant::now();
+    let to = topic.clone();
+    let bytes =
+        tokio::task::spawn_blocking(move || fill(&to, schema, count)).await.expect("the topic is filled");
+    println!("{count} records, {} bytes each, produced in {:?}", bytes / count, begun.elapsed());
+    (topic, bytes)
+}
+
+fn demand_budget(run: &Run) {
+    let allowed = BUDGET + BESIDE_BUDGET;
+    assert!(run.peak <= allowed, "peak RSS {} MiB, {} MiB allowed", run.peak >> 20, allowed >> 20);
 }
 
 fn plan(case: &mut Case, what: &str, topic: &Topic, store: &DiscardStore, budget: &str) -> Plan {
