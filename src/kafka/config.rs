@@ -17,12 +17,14 @@ pub struct ClientSettings {
 pub fn client_config(kafka: &plan::Kafka, settings: &ClientSettings) -> ClientConfig {
     let mut config = ClientConfig::new();
     let prefetch = settings.prefetch.max(1 << 20);
-    // Defaults, which a plan may override. librdkafka's own stall a fast reader: it stops fetching at 100,000 messages
-    // and looks again only after a second.
-    config.set("queued.min.messages", "1000000");
+    // Defaults, which a plan may override. librdkafka's own stall a fast reader: once enough is queued it looks again only
+    // after a second.
     config.set("fetch.queue.backoff.ms", "5");
-    config.set("fetch.max.bytes", prefetch.clamp(1 << 20, 50 << 20).to_string());
-    config.set("fetch.message.max.bytes", (prefetch / 4).clamp(1 << 16, 1 << 20).to_string());
+    // A queued message costs some 600 bytes that no byte limit counts.
+    config.set("queued.min.messages", (prefetch / 700).clamp(1_000, 1_000_000).to_string());
+    // One answer comes on top of what is queued, and these limits count its bytes before they are decompressed.
+    config.set("fetch.max.bytes", (prefetch / 8).clamp(1 << 20, 8 << 20).to_string());
+    config.set("fetch.message.max.bytes", (prefetch / 32).clamp(1 << 16, 1 << 20).to_string());
     config.set("message.max.bytes", "1000000");
     config.set("isolation.level", "read_committed");
     config.set("client.id", &settings.client_id);

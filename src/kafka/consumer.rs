@@ -3,7 +3,7 @@
 //! Owns: the client, its subscription, the answer to rebalances, seeks and pauses.
 //! Does not own: positions. The client's own idea of a position is never used: every resume seeks to ours first.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ pub enum GroupEvent {
 pub struct Events {
     secrets: Vec<Secret>,
     group: Mutex<Vec<GroupEvent>>,
+    // Events that the client waits for an answer to.
+    unanswered: AtomicUsize,
     closing: AtomicBool,
     last_error: Mutex<Option<String>>,
 }
@@ -106,6 +108,7 @@ impl ConsumerContext for Events {
             }
             return;
         }
+        self.unanswered.fetch_add(1, Ordering::AcqRel);
         let partitions = from_list(list);
         let event = if assign {
             GroupEvent::Assigned(partitions)
@@ -144,6 +147,7 @@ impl GroupConsumer {
         let events = Events {
             secrets,
             group: Mutex::new(Vec::new()),
+            unanswered: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
             last_error: Mutex::new(None),
         };
@@ -224,6 +228,7 @@ impl GroupConsumer {
             let _ = self.consumer.pause(&list);
         }
         self.consumer.incremental_assign(&list).map_err(Error::client)?;
+        self.answered();
         if partitions.is_empty() { Ok(()) } else { self.consumer.pause(&list).map_err(Error::client) }
     }
 
@@ -271,7 +276,9 @@ impl GroupConsumer {
     /// [`Error::Client`] when they are not assigned any more.
     pub fn release(&self, partitions: &[TopicPartition]) -> Result<(), Error> {
         let list = list_with(partitions.iter().map(|p| (p, Offset::ZERO)))?;
-        self.consumer.incremental_unassign(&list).map_err(Error::client)
+        self.consumer.incremental_unassign(&list).map_err(Error::client)?;
+        self.answered();
+        Ok(())
     }
 
     /// Leaves the group; the partitions left are given up by `Revoked` events as usual.
@@ -288,7 +295,14 @@ impl GroupConsumer {
     /// last handle is dropped.
     pub fn close(&self) {
         self.consumer.context().closing.store(true, Ordering::Release);
-        let _ = self.consumer.unassign();
+        if self.consumer.context().unanswered.swap(0, Ordering::AcqRel) > 0 {
+            let _ = self.consumer.unassign();
+        }
+    }
+
+    fn answered(&self) {
+        let less = |n: usize| n.checked_sub(1);
+        let _ = self.consumer.context().unanswered.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     }
 
     fn seek(&self, positions: &[(TopicPartition, Offset)]) -> Result<TopicPartitionList, Error> {

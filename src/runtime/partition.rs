@@ -80,6 +80,8 @@ pub(super) struct Partition {
     pub(super) end: Option<Offset>,
     /// Counts the look-ups of the position: answers to earlier ones are late.
     pub(super) incarnation: u32,
+    /// Since when the position is being looked up, as long as nobody was told.
+    pub(super) resolving: Option<Instant>,
     /// Since when the client could not be sent to the position.
     pub(super) not_ready: Option<Instant>,
     /// Whether something was read and given up since the position was last resolved.
@@ -115,6 +117,7 @@ impl Partition {
             persisted: None,
             end: None,
             incarnation: 0,
+            resolving: None,
             not_ready: None,
             dropped: false,
             troubled: None,

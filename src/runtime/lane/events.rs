@@ -220,6 +220,8 @@ impl Lane {
         // Where this process has committed up to is a better answer than `start`, should the storage have lost its own.
         let (known, start) = (partition.committed, partition.target.feed.start);
         let incarnation = partition.incarnation;
+        // A wait after a loss has been told already, with its reason.
+        partition.resolving = delay.is_zero().then(Instant::now);
         // Ends by itself: with its answer, or with the lane, whose receiver it then misses.
         self.shared.runtime.spawn(async move {
             let work = async {

@@ -42,6 +42,8 @@ pub(in crate::runtime) enum Action {
 
 /// How long a partition rests after an error before it is read on.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
+/// How long a position may be looked up before it is told.
+const SLOW_LOOK_UP: Duration = Duration::from_secs(2);
 /// How long a start may fail before it is told.
 const NOT_READY: Duration = Duration::from_secs(10);
 /// How long a partition must report no error to count as well again.
@@ -183,6 +185,14 @@ impl Lane {
             if partition.troubled.is_some_and(|since| now.duration_since(since) > CALM) {
                 partition.troubled = None;
                 self.shared.telemetry.health.clear(&partition.source);
+            }
+            if partition.state == State::Resolving
+                && partition.resolving.is_some_and(|since| now.duration_since(since) > SLOW_LOOK_UP)
+            {
+                partition.resolving = None;
+                let reason =
+                    "where it begins is not known yet: the offset storage or the brokers have not answered";
+                self.shared.telemetry.health.raise(&partition.source, reason);
             }
             if let State::Starting { retry } = partition.state
                 && now >= retry
