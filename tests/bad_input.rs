@@ -214,6 +214,31 @@ async fn a_broker_that_dies_is_waited_for() {
     azurite::delete(&plan.container).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_is_deleted_while_it_is_read_is_named() {
+    let mut case = Case::new("deleted").await;
+    let topic = Topic::create(&case.name, 2).await;
+    let schema = registry::register(&topic.name, NUMBER).await;
+    topic.send_all(numbers(&topic, schema, 0, 100));
+    let mut plan = case.plan(&topic);
+    // The client believes in it at once and not after half a minute.
+    plan.properties.push(("topic.metadata.propagation.max.ms".to_owned(), "1000".to_owned()));
+    let connector = case.run(&plan);
+    persisted(&connector, &plan, 100).await;
+    connector.is_ready().await;
+    topic.delete().await;
+    connector.is_unready(&[&topic.name]).await;
+
+    // Another topic of the same name: the offsets mean nothing in it, and a person has to say what they are to be.
+    let topic = Topic::create(&case.name, 2).await;
+    topic.send_all(numbers(&topic, schema, 100, 10));
+    connector.is_unready(&[&topic.name, "outside the log"]).await;
+    assert_eq!(offsets(&plan).await.values().sum::<i64>(), 100);
+    stop(connector).await;
+    topic.delete().await;
+    case.finish().await;
+}
+
 /// Downloads the plan's container; the folder.
 async fn blobs(case: &Case, plan: &Plan) -> std::path::PathBuf {
     let blobs = case.download(plan).await;
@@ -318,6 +343,78 @@ async fn connections_that_are_cut_and_answers_that_are_lost_double_nothing() {
     case.copy(&plan).await;
     assert_eq!(proxy.struck(), 17);
     demand_each_once(&blobs(&case, &plan).await, 2000).await;
+    case.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_whose_store_fails_gives_its_partitions_up_in_time() {
+    let mut case = Case::new("failing").await;
+    let (topic, schema) = loaded(&mut case, 1000).await;
+    let proxy = StoreProxy::start(None).await;
+    let healthy = case.plan(&topic);
+    let mut failing = healthy.clone();
+    failing.store = Plan::azure(&proxy.endpoint());
+    failing.more = "[deadlines]\nrevoke = \"2s\"".to_owned();
+    let first = case.run(&failing);
+    persisted(&first, &failing, 1000).await;
+    proxy.fail(Fault::Status(500), usize::MAX, store_proxy::put_block_list);
+    topic.send_all(numbers(&topic, schema, 1000, 1000));
+    first.is_unready(&["store", "500"]).await;
+
+    // It has 500 records of each partition that it cannot commit. What it gives up, the other writes.
+    let second = case.run(&healthy);
+    persisted(&second, &healthy, 1500).await;
+    first.says(&["given up before all was committed"]).await;
+    assert_eq!(second.assigned().await, 1);
+    proxy.heal();
+    persisted(&second, &healthy, 2000).await;
+    stop(first).await;
+    stop(second).await;
+    demand_each_once(&blobs(&case, &healthy).await, 2000).await;
+    case.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_is_removed_is_waited_for() {
+    let mut case = Case::new("removed").await;
+    let (topic, schema) = loaded(&mut case, 100).await;
+    let plan = case.plan(&topic);
+    let connector = case.run(&plan);
+    persisted(&connector, &plan, 100).await;
+    azurite::delete(&plan.container).await;
+    topic.send_all(numbers(&topic, schema, 100, 100));
+    connector.is_unready(&["store", &plan.container, "does not exist"]).await;
+    assert_eq!(offsets(&plan).await.values().sum::<i64>(), 100);
+    azurite::create(&plan.container).await;
+    persisted(&connector, &plan, 200).await;
+    connector.is_ready().await;
+    stop(connector).await;
+    let expected: BTreeMap<i64, usize> = (100..200).map(|number| (number, 1)).collect();
+    assert_eq!(found(&blobs(&case, &plan).await).await, expected, "all that came after the first container");
+    case.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_offset_that_somebody_else_moves_is_followed_and_not_overwritten() {
+    let mut case = Case::new("moved").await;
+    let topic = case.topic(1).await;
+    let schema = registry::register(&topic.name, NUMBER).await;
+    topic.send_all(numbers(&topic, schema, 0, 100));
+    let plan = case.plan(&topic);
+    let connector = case.run(&plan);
+    persisted(&connector, &plan, 100).await;
+    let node =
+        format!("{}/{}-{}-0", plan.root(), zookeeper::escape(&plan.name), zookeeper::escape(&plan.feed));
+    zookeeper::Reader::connect().await.set(&node, "40").await;
+    // Noticed at the next commit.
+    topic.send_all(numbers(&topic, schema, 100, 10));
+    connector.says(&["resuming at the persisted offset", "\"40\""]).await;
+    persisted(&connector, &plan, 110).await;
+    connector.is_ready().await;
+    stop(connector).await;
+    let found = found(&blobs(&case, &plan).await).await;
+    let again = |number: i64| if number < 40 { 1 } else { 2 };
+    assert_eq!(found, (0..110).map(|number| (number, again(number))).collect::<BTreeMap<i64, usize>>());
     case.finish().await;
 }
 

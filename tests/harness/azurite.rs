@@ -52,6 +52,11 @@ pub(crate) async fn download(container: &str, folder: &Path) -> Vec<Blob> {
     parse(&python::tell("azurite.py", &["download", container, folder_text]).await, folder)
 }
 
+/// Makes `container`.
+pub(crate) async fn create(container: &str) {
+    python::tell("azurite.py", &["create", container]).await;
+}
+
 /// Deletes `container`, whether or not it is there.
 pub(crate) async fn delete(container: &str) {
     python::tell("azurite.py", &["delete", container]).await;
