@@ -3,8 +3,7 @@
 //! Owns: the client and what it fetches.
 //! Does not own: the position. Every start says where to begin, and the client's own idea of it is never used.
 
-use rdkafka::client::ClientContext;
-use rdkafka::consumer::{Consumer, ConsumerContext, StreamConsumer};
+use rdkafka::consumer::{Consumer, StreamConsumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Headers as _, Message as _, Timestamp as KafkaTimestamp};
 
