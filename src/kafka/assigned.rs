@@ -3,31 +3,15 @@
 //! Owns: the client and what it fetches.
 //! Does not own: the position. Every start says where to begin, and the client's own idea of it is never used.
 
-use rdkafka::client::ClientContext;
-use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::consumer::{Consumer, ConsumerContext, StreamConsumer};
+use rdkafka::consumer::{Consumer, StreamConsumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Headers as _, Message as _, Timestamp as KafkaTimestamp};
-use tracing::debug;
 
 use super::consumer::list_with;
-use super::{ClientSettings, Error, client_config, redact};
+use super::quiet::Quiet;
+use super::{ClientSettings, Error, client_config};
 use crate::model::{Offset, Record, Timestamp, TimestampKind, TopicPartition};
 use crate::plan;
-
-struct Quiet;
-
-impl ClientContext for Quiet {
-    fn log(&self, _: RDKafkaLogLevel, facility: &str, message: &str) {
-        debug!(target: "librdkafka", facility, "{}", redact(message));
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        debug!(%error, reason = redact(reason), "kafka client reports an error");
-    }
-}
-
-impl ConsumerContext for Quiet {}
 
 /// What a partition gave.
 #[derive(Debug)]

@@ -4,14 +4,13 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use rdkafka::ClientContext;
-use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
-use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::RDKafkaErrorCode as Code;
-use tracing::debug;
 
+use super::quiet::Quiet;
 use super::{Error, redact};
 use crate::model::{Offset, TopicPartition};
 use crate::plan::Start;
@@ -26,20 +25,6 @@ pub struct Watermarks {
     /// The offset that the next record will get.
     pub next: Offset,
 }
-
-struct Quiet;
-
-impl ClientContext for Quiet {
-    fn log(&self, _: RDKafkaLogLevel, facility: &str, message: &str) {
-        debug!(target: "librdkafka", facility, "{}", redact(message));
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        debug!(%error, reason = redact(reason), "kafka client reports an error");
-    }
-}
-
-impl ConsumerContext for Quiet {}
 
 /// A client that asks.
 pub struct Lookup {

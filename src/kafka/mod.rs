@@ -8,6 +8,7 @@ mod config;
 mod consumer;
 pub mod embedded;
 mod lookup;
+mod quiet;
 mod raw;
 #[cfg(test)]
 mod tests;
