@@ -6,26 +6,34 @@ use serde_json::json;
 
 use super::args::Output;
 use super::exit;
-use crate::plan;
+use crate::{kafka, plan};
 
 /// Prints the verdict on the plan.
 pub(super) fn check(path: &Path, format: Output) -> u8 {
-    match (plan::load_from_environment(path), format) {
-        (Ok(loaded), Output::Text) => {
-            print!("{}", loaded.summary());
-            exit::DONE
+    let loaded = match plan::load_from_environment(path) {
+        Ok(loaded) => loaded,
+        Err(faults) => {
+            match format {
+                Output::Text => println!("{faults}"),
+                Output::Json => println!("{:#}", json!({ "ok": false, "faults": faults })),
+            }
+            return exit::FAULTS;
         }
-        (Ok(loaded), Output::Json) => {
-            println!("{:#}", json!({ "ok": true, "summary": loaded.summary() }));
-            exit::DONE
+    };
+    // Which properties there are, only the client knows.
+    if let Err(error) = kafka::check_properties(&loaded.plan.kafka) {
+        match format {
+            Output::Text => println!("{}: kafka.properties: {error}", path.display()),
+            Output::Json => {
+                let fault = json!({ "path": "kafka.properties", "found": error.to_string() });
+                println!("{:#}", json!({ "ok": false, "faults": [fault] }));
+            }
         }
-        (Err(faults), Output::Text) => {
-            println!("{faults}");
-            exit::FAULTS
-        }
-        (Err(faults), Output::Json) => {
-            println!("{:#}", json!({ "ok": false, "faults": faults }));
-            exit::FAULTS
-        }
+        return exit::FAULTS;
     }
+    match format {
+        Output::Text => print!("{}", loaded.summary()),
+        Output::Json => println!("{:#}", json!({ "ok": true, "summary": loaded.summary() })),
+    }
+    exit::DONE
 }

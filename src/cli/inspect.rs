@@ -66,7 +66,13 @@ fn print(blob: &Path, found: &Inspection, format: Output) {
         return;
     }
     println!("{}", blob.display());
-    let line = |name: &str, value: &str| println!("  {name:<14} {value}");
+    // What stands in a blob is somebody else's text: it must not move the cursor or make lines of its own.
+    let plain = |text: &str| -> String {
+        text.chars()
+            .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
+            .collect()
+    };
+    let line = |name: &str, value: &str| println!("  {:<14} {}", plain(name), plain(value));
     line("format", &format!("{}, codec {}", found.format, found.codec));
     line(
         "records",

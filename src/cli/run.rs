@@ -83,9 +83,11 @@ async fn run_once(path: &Path, plan: Plan, until_end: bool, signals: &mut Signal
                     drain.cancel();
                 }
                 Event::Reload => {
-                    if let Some(new) = reload(path, &plan)
-                        && !drain.is_cancelled()
-                    {
+                    let new = reload(path, &plan);
+                    if stopping {
+                        info!("the process is stopping: the plan is not taken over");
+                    } else if let Some(new) = new {
+                        // Also while a former change is still draining: the newest plan wins.
                         info!("the plan has changed: draining, then starting with the new one");
                         changed = Some(Box::new(new));
                         drain.cancel();

@@ -6,6 +6,7 @@
 mod page;
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,13 +19,14 @@ use axum::routing::get;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::telemetry::Telemetry;
 
 /// Connections served at once; further ones wait in the system's queue.
 const CONNECTIONS: usize = 64;
-/// How long one answer may take.
+/// How long one answer may take, and one connection.
 const ANSWER: Duration = Duration::from_secs(5);
 /// A worker that has not served its group for this long is stuck.
 const STUCK: Duration = Duration::from_secs(120);
@@ -117,6 +119,8 @@ async fn guard(State(app): State<App>, request: Request, next: Next) -> Response
     let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // One answer a connection: a client that keeps its connection would keep one of the few places.
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
@@ -169,6 +173,7 @@ fn snapshot(app: &App) -> serde_json::Value {
 
 async fn metrics(State(app): State<App>) -> Response {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    app.telemetry.metrics.ready(app.telemetry.health.reasons().is_empty());
     ([(header::CONTENT_TYPE, kind)], app.telemetry.metrics.encode()).into_response()
 }
 
@@ -191,7 +196,7 @@ impl axum::serve::Listener for Limited {
         let permit = self.permits.clone().acquire_owned().await.expect("the semaphore is never closed");
         loop {
             match self.listener.accept().await {
-                Ok((stream, address)) => return (LimitedStream { stream, _permit: permit }, address),
+                Ok((stream, address)) => return (LimitedStream::new(stream, permit), address),
                 // Out of file descriptors, say: others need them more than we do.
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             }
@@ -203,12 +208,21 @@ impl axum::serve::Listener for Limited {
     }
 }
 
+// A connection that has had its time is cut, so that silent clients do not shut out the probes.
 struct LimitedStream {
     stream: TcpStream,
+    end: Pin<Box<Sleep>>,
     _permit: OwnedSemaphorePermit,
 }
 
+impl LimitedStream {
+    fn new(stream: TcpStream, permit: OwnedSemaphorePermit) -> LimitedStream {
+        LimitedStream { stream, end: Box::pin(tokio::time::sleep(ANSWER)), _permit: permit }
+    }
+}
+
 mod stream {
+    use std::future::Future as _;
     use std::io::Result;
     use std::pin::Pin;
     use std::task::{Context, Poll};
@@ -223,6 +237,9 @@ mod stream {
             cx: &mut Context<'_>,
             buf: &mut ReadBuf<'_>,
         ) -> Poll<Result<()>> {
+            if self.end.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Err(std::io::ErrorKind::TimedOut.into()));
+            }
             Pin::new(&mut self.stream).poll_read(cx, buf)
         }
     }

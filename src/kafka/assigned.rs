@@ -41,7 +41,7 @@ impl AssignedConsumer {
         let mut config = client_config(kafka, settings);
         // Messages are taken one by one here, so that the client does not count the one at the end as a record.
         config.set("enable.partition.eof", "true");
-        let consumer = config.create_with_context(Quiet).map_err(Error::configuration)?;
+        let consumer = config.create_with_context(Quiet::new(&config)).map_err(Error::configuration)?;
         Ok(AssignedConsumer { consumer, at })
     }
 

@@ -2,6 +2,7 @@
 
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 
+use super::Error;
 use crate::plan;
 
 /// What the plan's properties cannot say.
@@ -11,6 +12,15 @@ pub struct ClientSettings {
     pub prefetch: usize,
     /// Distinguishes the clients of a process in broker logs.
     pub client_id: String,
+}
+
+/// Whether librdkafka takes the plan's properties; connects to nothing.
+///
+/// # Errors
+/// [`Error::Configuration`] names the property, never its value.
+pub fn check_properties(kafka: &plan::Kafka) -> Result<(), Error> {
+    let settings = ClientSettings { prefetch: 1 << 20, client_id: "check".to_owned() };
+    client_config(kafka, &settings).create_native_config().map(drop).map_err(Error::configuration)
 }
 
 /// The configuration of a group member: our defaults, the plan's properties, and what must be as we need it.

@@ -16,7 +16,7 @@ use rdkafka::types::{RDKafkaErrorCode as Code, RDKafkaRespErr};
 use tracing::{debug, warn};
 
 use super::raw::LaneQueue;
-use super::{Error, redact};
+use super::{Error, redact, secrets_of};
 use crate::model::{GroupOffsets, Offset, Secret, TopicPartition};
 
 /// What happened to the assignment since the last poll.
@@ -137,13 +137,7 @@ impl GroupConsumer {
     /// # Errors
     /// [`Error::Configuration`] when librdkafka refuses a property.
     pub fn new(config: &ClientConfig, topics: &[&str]) -> Result<GroupConsumer, Error> {
-        let confidential = ["password", "secret", "key", "jaas", "oauthbearer", "token"];
-        let secrets = config
-            .config_map()
-            .iter()
-            .filter(|(name, _)| confidential.iter().any(|word| name.contains(word)))
-            .map(|(_, value)| Secret::new(*value))
-            .collect();
+        let secrets = secrets_of(config);
         let events = Events {
             secrets,
             group: Mutex::new(Vec::new()),

@@ -37,7 +37,7 @@ impl Lookup {
     /// # Errors
     /// [`Error::Configuration`] when librdkafka refuses a property.
     pub fn new(config: &ClientConfig) -> Result<Lookup, Error> {
-        let consumer = config.create_with_context(Quiet).map_err(Error::configuration)?;
+        let consumer = config.create_with_context(Quiet::new(config)).map_err(Error::configuration)?;
         Ok(Lookup { consumer })
     }
 
@@ -46,7 +46,10 @@ impl Lookup {
     /// # Errors
     /// [`Error::UnknownTopic`] when the brokers say that it is not there; [`Error::Unavailable`] when none answers.
     pub fn partitions(&self, topic: &str) -> Result<Vec<i32>, Error> {
-        let metadata = self.consumer.fetch_metadata(Some(topic), TIMEOUT).map_err(|e| of_topic(topic, &e))?;
+        let metadata = self
+            .consumer
+            .fetch_metadata(Some(topic), TIMEOUT)
+            .map_err(|e| self.explained(of_topic(topic, &e)))?;
         let Some(found) = metadata.topics().iter().find(|t| t.name() == topic) else {
             return Err(Error::UnknownTopic { topic: topic.to_owned() });
         };
@@ -75,6 +78,20 @@ impl Lookup {
                 .map_err(|e| Error::Unavailable { reason: format!("watermark of {partition}: {e}") })
         };
         Ok(Watermarks { first: offset(first)?, next: offset(next)? })
+    }
+
+    // A time-out by itself says nothing; what the client has reported meanwhile often does.
+    fn explained(&self, error: Error) -> Error {
+        // Its reports wait in a queue until somebody polls.
+        for _ in 0..64 {
+            self.consumer.poll(Duration::ZERO);
+        }
+        match (error, self.consumer.context().last_error()) {
+            (Error::Unavailable { reason }, Some(last)) => {
+                Error::Unavailable { reason: format!("{reason} (the client says: {last})") }
+            }
+            (error, _) => error,
+        }
     }
 
     /// The offset where `start` is now.

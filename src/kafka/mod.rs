@@ -14,7 +14,7 @@ mod raw;
 mod tests;
 
 pub use assigned::{AssignedConsumer, Received};
-pub use config::{ClientSettings, client_config};
+pub use config::{ClientSettings, check_properties, client_config};
 pub use consumer::{GroupConsumer, GroupEvent};
 pub use lookup::{Lookup, Watermarks};
 pub use raw::{LaneQueue, MAX_BATCH, Polled, TopicHandle};
@@ -127,6 +127,14 @@ impl crate::retry::Classify for Error {
     fn class(&self) -> Class {
         Error::class(self)
     }
+}
+
+// The values of a configuration that must not be repeated.
+fn secrets_of(config: &rdkafka::ClientConfig) -> Vec<Secret> {
+    let confidential = ["password", "secret", "key", "jaas", "oauthbearer", "token"];
+    let map = config.config_map();
+    let is_secret = |name: &str| confidential.iter().any(|word| name.contains(word));
+    map.iter().filter(|(name, _)| is_secret(name)).map(|(_, value)| Secret::new(*value)).collect()
 }
 
 // librdkafka repeats configuration in some messages: passwords of SASL, keys, JAAS lines.

@@ -191,6 +191,9 @@ fn stream(node: &Node) -> Read<Template> {
         Some("_blobfeed") => {
             refuse("Choose another beginning: _blobfeed/ is where blobfeed keeps its own blobs.")
         }
+        Some(".blobfeed") => {
+            refuse("Choose another beginning: .blobfeed/ is where the directory store keeps its own files.")
+        }
         _ => placeholders(node, text),
     }
 }

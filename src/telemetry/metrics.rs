@@ -38,6 +38,7 @@ pub struct Metrics {
     failures: Family<FailureLabel, Counter>,
     gaps: Family<FeedLabel, Counter>,
     lag: Family<FeedLabel, Gauge>,
+    ready: Gauge,
     assigned: Gauge,
     failed: Gauge,
     paused: Gauge,
@@ -104,6 +105,7 @@ impl Metrics {
             registry.register(name, help, gauge.clone());
             gauge
         };
+        let ready = gauge("ready", "1 when /readyz says ok, else 0");
         let assigned = gauge("assigned_partitions", "Partitions assigned to this process");
         let failed = gauge("failed_partitions", "Partitions that stopped and need a person");
         let paused = gauge(
@@ -130,6 +132,7 @@ impl Metrics {
             failures,
             gaps,
             lag,
+            ready,
             assigned,
             failed,
             paused,
@@ -166,6 +169,11 @@ impl Metrics {
         self.assigned.set(as_gauge(assigned));
         self.failed.set(as_gauge(failed));
         self.paused.set(as_gauge(waiting));
+    }
+
+    /// States whether nothing keeps the process from being ready.
+    pub fn ready(&self, ready: bool) {
+        self.ready.set(i64::from(ready));
     }
 
     /// States how much of the budget is used.
