@@ -66,6 +66,8 @@ impl Events {
                     | Code::Resolve
                     | Code::PollExceeded
                     | Code::UnknownTopicOrPartition
+                    | Code::UnknownTopic
+                    | Code::UnknownPartition
                     | Code::GroupAuthorizationFailed
                     | Code::TopicAuthorizationFailed
             )

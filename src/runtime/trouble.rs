@@ -1,6 +1,6 @@
 //! Whether the brokers can be reached, as far as a worker knows.
 //!
-//! Owns: the condition `kafka` of readiness. It ends on evidence only: records, an assignment, or an answer to a look-up.
+//! Owns: the condition `kafka` of readiness. It ends on evidence only: an assignment, or a look-up that finds all topics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::{info, warn};
 
 use super::Shared;
+use crate::error::chain;
 
 /// What a worker knows.
 #[derive(Default)]
@@ -19,13 +20,16 @@ pub(super) struct Trouble {
 impl Trouble {
     /// The client has reported `error`.
     pub(super) fn begin(&self, shared: &Shared, error: &str) {
-        self.holds.store(true, Ordering::Release);
+        // Reports repeat; what a look-up has found out meanwhile says more.
+        if self.holds.swap(true, Ordering::AcqRel) {
+            return;
+        }
         if shared.telemetry.health.raise("kafka", error) {
             warn!(error, "kafka client reports an error");
         }
     }
 
-    /// Records or partitions have arrived.
+    /// Partitions have arrived, or all topics are there.
     pub(super) fn end(&self, shared: &Shared) {
         if self.holds.swap(false, Ordering::AcqRel) {
             let outage = shared.telemetry.health.clear("kafka");
@@ -38,15 +42,16 @@ impl Trouble {
         if !self.holds.load(Ordering::Acquire) || self.asking.swap(true, Ordering::AcqRel) {
             return;
         }
-        let Some(topic) = shared.plan.feeds.first().and_then(|feed| feed.topics.first()).cloned() else {
-            return;
-        };
         let (trouble, shared) =
             (Trouble { holds: self.holds.clone(), asking: self.asking.clone() }, shared.clone());
         // Ends by itself: the look-up has a time-out.
         shared.runtime.clone().spawn_blocking(move || {
-            if shared.lookup.partitions(&topic).is_ok() {
-                trouble.end(&shared);
+            let mut topics = shared.plan.feeds.iter().flat_map(|feed| &feed.topics);
+            match topics.try_for_each(|topic| shared.lookup.partitions(topic).map(drop)) {
+                Ok(()) => trouble.end(&shared),
+                Err(error) => {
+                    shared.telemetry.health.raise("kafka", chain(&error));
+                }
             }
             trouble.asking.store(false, Ordering::Release);
         });

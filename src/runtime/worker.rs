@@ -244,9 +244,6 @@ impl Worker {
         }
         self.lane.relief.begin();
         let read = self.reader.read(&mut self.lane, BATCH_WAIT);
-        if read.records > 0 {
-            self.trouble.end(&self.shared);
-        }
         for (slot, error) in read.failures {
             self.lane.read_failed(slot, &error);
         }
