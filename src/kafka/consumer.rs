@@ -86,6 +86,11 @@ impl ClientContext for Events {
     fn log(&self, level: rdkafka::config::RDKafkaLogLevel, facility: &str, message: &str) {
         use rdkafka::config::RDKafkaLogLevel as L;
         let message = self.clean(message);
+        // Errors of a topic are put into its partitions' queues, and the batch call logs what is no message instead of
+        // returning it: there is no other way to hear of a topic that was deleted.
+        if facility == "ERROR" {
+            *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(message.clone());
+        }
         match level {
             L::Emerg | L::Alert | L::Critical | L::Error | L::Warning => {
                 warn!(target: "librdkafka", facility, "{message}");
