@@ -246,13 +246,13 @@ async fn a_stop_while_the_store_is_slow_leaves_whole_blobs_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_midway_loses_nothing() {
-    const ROWS: usize = 120_000;
+    const ROWS: usize = 150_000;
     let mut case = Case::new("crash").await;
     let topic = case.topic(flights::PARTITIONS).await;
     let mut plan = case.plan(&topic);
     plan.flush = "interval = \"300ms\"".to_owned();
     let reader = zookeeper::Reader::connect().await;
-    let stream = arriving(&topic, ROWS, 10_000).await;
+    let stream = arriving(&topic, ROWS, 6_000).await;
 
     // Three times in a row, each time a little further.
     for round in 1..=3 {
@@ -261,10 +261,11 @@ async fn a_crash_midway_loses_nothing() {
         persisted(&reader, &plan, before + 5_000 * round).await;
         let exit = connector.kill();
         assert_eq!(exit.code, None, "killed by a signal");
+        assert!(stream.goes_on(), "it was to be killed midway");
+        assert!(round == 1 || exit.log.contains("resuming at the persisted offset"), "{}", exit.tail());
     }
     stream.finish().await;
-    let exit = case.copy(&plan).await;
-    assert!(exit.log.contains("resuming at the persisted offset"), "{}", exit.tail());
+    case.copy(&plan).await;
     let blobs = case.download(&plan).await;
     let folder = blobs[0].path.ancestors().find(|path| path.ends_with("departures")).expect("the stream");
     let counts = flights::demand_none_missing(folder, ROWS).await;
