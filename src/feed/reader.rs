@@ -232,6 +232,5 @@ mod tests {
             of(&sink, blocked).len() == 1 && of(&sink, other).contains(&199)
         });
         assert_eq!(of(&sink, other), (0..200).collect::<Vec<_>>());
-        consumer.close();
     }
 }

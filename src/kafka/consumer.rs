@@ -292,9 +292,8 @@ impl GroupConsumer {
         self.consumer.assignment().is_ok_and(|list| list.count() == 0)
     }
 
-    /// From now on rebalances are answered at once, also the one that waits for its answer now; to be called before the
-    /// last handle is dropped.
-    pub fn close(&self) {
+    // From now on rebalances are answered at once, also the one that waits for its answer now.
+    fn close(&self) {
         self.consumer.context().closing.store(true, Ordering::Release);
         if self.consumer.context().unanswered.swap(0, Ordering::AcqRel) > 0 {
             let _ = self.consumer.unassign();
@@ -309,6 +308,14 @@ impl GroupConsumer {
     fn seek(&self, positions: &[(TopicPartition, Offset)]) -> Result<TopicPartitionList, Error> {
         let list = list_with(positions.iter().map(|(p, offset)| (p, *offset)))?;
         self.consumer.seek_partitions(list, Duration::from_secs(5)).map_err(Error::client)
+    }
+}
+
+impl Drop for GroupConsumer {
+    // Also on an early return or a panic: nobody is there any more to answer rebalances, and ending the client would wait
+    // for the answers for ever.
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

@@ -125,7 +125,6 @@ fn a_lane_reads_from_where_it_is_sent_and_only_there() {
             _ => None,
         })
     });
-    consumer.close();
 }
 
 #[test]

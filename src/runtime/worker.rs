@@ -365,10 +365,3 @@ impl Worker {
         }
     }
 }
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // Also on an early return: otherwise dropping the client would wait for answers to rebalances.
-        self.consumer.close();
-    }
-}
